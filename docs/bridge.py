@@ -7,8 +7,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from llmb.builtin.bridge.bridge_rows import BridgeRow, table_of
+from llmb.builtin.nvidia_images import releases
 from llmb.builtin.plugins import builtin_plugins
-from llmb.plan.bridge_rows import BridgeRow, releases, table_of
 from llmb.plugins.loader import load_plugins
 from llmb_testing.generated import with_part, write
 

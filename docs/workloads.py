@@ -9,14 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from llmb.builtin.bridge.bridge_rows import table_of
 from llmb.contract.flops import flops_convention, model_flops
 from llmb.contract.gpus import known_types
 from llmb.contract.metrics import TFLOPS_PER_GPU, TOKENS_PER_SECOND_PER_GPU
 from llmb.contract.model import ModelShape
-from llmb.contract.spec import NEMO, Size, Workload, read_workload
+from llmb.contract.spec import BRIDGE, NEMO, Size, Workload, read_workload
 from llmb.core.tables import Column, render
 from llmb.plan import listing
-from llmb.plan.bridge_rows import BRIDGE, table_of
 from llmb.plan.published import Figure
 from llmb.plan.published_tables import read_published
 from llmb.plan.recompute import TOLERANCE, disagreements

@@ -28,7 +28,7 @@ from llmb.measure.find_logs import log_of
 from llmb.measure.result import Result
 from llmb.measure.result_notes import REFUSED_KIND, cause_of_end
 from llmb.measure.run_result import with_cost
-from llmb.plan.bridge_rows import table_of
+from llmb.plan.configure import find_row
 from llmb.plan.images import recorded_digest
 from llmb.plan.published import Figure
 from llmb.run import store
@@ -161,22 +161,20 @@ def figure_of(result: Result, references: References) -> Figure | None:
 def row_of(context: CliContext, job: Job) -> Row | None:
     """The row of the workload's table for this job's GPUs and batch, or None without one."""
     workload = context.workloads.get(job.workload)
-    size = workload.sizes.get(job.model_size) if workload is not None else None
-    if workload is not None and job.release is not None:
-        bridge_size = table_of(workload).sizes.get(job.model_size)
-        return (
-            bridge_size.row(job.release, job.rows_of or job.gpu_type, job.dtype, job.scale)
-            if bridge_size is not None
-            else None
-        )
-    rows = (
-        [row for row in size.rows if row.fits(job.gpu_type, job.dtype)] if size is not None else []
+    framework = workload.frameworks.get(job.framework) if workload is not None else None
+    if workload is None or job.model_size not in workload.sizes:
+        return None
+    if framework is not None and job.release is not None:
+        rows = framework.rows_for(workload).get(job.model_size, {}).get(job.release, ())
+        gpu, strong = job.rows_of or job.gpu_type, bool(job.switches.strong_scaling)
+        return find_row(rows, gpu, job.dtype, job.scale, strong=strong)
+    fitting = (
+        row
+        for row in workload.sizes[job.model_size].rows
+        if row.fits(job.gpu_type, job.dtype) and job.scale in row.scales.counts
     )
     batch = job.training.gbs if job.training is not None else None
-    return next(
-        (row for row in rows if job.scale in row.scales.counts and row.batch(job.scale) == batch),
-        None,
-    )
+    return next((row for row in fitting if row.batch(job.scale) == batch), None)
 
 
 def _log_note(log: Path, *, is_open: bool) -> str:

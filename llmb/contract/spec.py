@@ -213,6 +213,7 @@ class BridgeModel:
 
 
 NEMO = "nemo"  # the framework of a workload that names none
+BRIDGE = "bridge"  # the framework that ``bridge`` of a workload is for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,6 +258,9 @@ class Framework:
     window: tuple[float, float] | None = None
     #: Its releases by name, the newest first. A job of a release has its image.
     releases: Mapping[str, ImageRelease] = field(default_factory=dict)
+    #: Returns the release of an image that contains it, by its reference or the name of its file,
+    #: also one that is none of ``releases``. None for other images.
+    image_release: Callable[[str], str | None] | None = None
     #: Returns the rows that it brings for a workload beside those of workload.yaml. Each of their
     #: releases is one of ``releases``.
     rows: Callable[["Workload"], RowsBySize] | None = None
@@ -279,7 +283,7 @@ class Framework:
 
     def __post_init__(self) -> None:
         check_word(self.name, "name")
-        for name in ("launch", "needs", "rows", "sized", "meaning"):
+        for name in ("launch", "needs", "image_release", "rows", "sized", "meaning"):
             function = getattr(self, name)
             if not callable(function) and (name in ("launch", "needs") or function is not None):
                 raise KeyFaultError("is no function", name, value=function)
@@ -289,6 +293,11 @@ class Framework:
             raise KeyFaultError(
                 "must be two ascending parts of the steps, from 0 to 1", "window", value=self.window
             )
+
+    def release_of(self, image: str) -> str | None:
+        """Return the release of an image that is known to contain it, None for others."""
+        known = next((name for name, own in self.releases.items() if own.image == image), None)
+        return known if known or self.image_release is None else self.image_release(image)
 
     def rows_for(self, workload: "Workload") -> RowsBySize:
         """Return the rows that it brings for ``workload``, none by default."""
@@ -368,7 +377,7 @@ class Workload:
     #: file.
     published: Path | None = None
     #: The function with which Megatron-Bridge trains its sizes, or the file of rows for it
-    #: (llmb.plan.bridge_rows), likewise. None if it does not train them.
+    #: (llmb.builtin.bridge.bridge_rows), likewise. None if it does not train them.
     bridge: BridgeModel | Path | None = None
     #: What trains its sizes by their rows.
     framework: str = NEMO

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from llmb.contract.launch import ENVIRONMENT, PREVIEW_ID, PREVIEW_TIMESTAMP, Launch, Stamp
 from llmb.contract.schema import ClusterConfig
 from llmb.core import files, secrets
+from llmb.core.versions import minor_of
 from llmb.errors import Fault, LlmbError, as_fault
 from llmb.kit import programs
 
@@ -81,7 +82,7 @@ def _instead_of(venv: Path, package: str) -> str | None:
         return f"no {name}"
     return (
         None
-        if _numbers(version) >= _numbers(least)
+        if minor_of(version) >= minor_of(least)
         else f"{name} {version} (needed: {least} or newer)"
     )
 
@@ -97,11 +98,6 @@ def _version_of(venv: Path, name: str) -> str | None:
 
 def _plain(name: str) -> str:
     return re.sub(r"[-_.]+", "_", name).lower()
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    """Major and minor version."""
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
 
 
 def faults_of_launch(launch: Launch, config: ClusterConfig) -> Iterator[Fault]:

@@ -16,17 +16,11 @@ from llmb.contract.parameters import Parameter, in_name, unsaid
 from llmb.contract.rows import Row
 from llmb.contract.samples import Samples
 from llmb.contract.settings import COMPARED, MAPPINGS, NOTHING, SPLIT, Settings
-from llmb.contract.spec import NEMO, Size, Workload
+from llmb.contract.spec import BRIDGE, NEMO, Size, Workload
 from llmb.core.names import find_named_sizes, find_size, find_workload
 from llmb.core.secret_patterns import without_secrets
 from llmb.errors import LlmbError
 from llmb.measure.result import Override
-from llmb.plan.bridge_rows import (
-    BRIDGE,
-    DTYPES,
-    fp8_dtype,
-    spelled,
-)
 
 # Dtypes that name the scaling of fp8 are separate: fp8_cs (current scaling) is not the fp8 of older
 # releases.
@@ -36,7 +30,6 @@ _PROFILED = re.compile(r"(?:^|_)(?:nsys|profile)(?:_|$)")
 _TRACED = re.compile(r"(?:^|_)nccltrace(?:_|$)")
 _STRAGGLERS = re.compile(r"(?:^|_)stragglers(?:_|$)")
 _LOADS = re.compile(r"(?:^|_)load(?:_|$)")
-_BRIDGE = re.compile(r"(?:^|_)bridge(\d[\d.]*)(?:_|$)")
 _CURRENT = re.compile(r"(?:^|_)fp8current(?:_|$)")
 
 
@@ -64,11 +57,13 @@ def of_name(name: str, workloads: Mapping[str, Workload], dtypes: re.Pattern[str
         key, size = _workload_and_size(parts[1], workloads) if parts else (None, None)
     if parts is None or key is None or size is None:
         return NOTHING
-    parameters, tail = in_name(parts[3], workloads[key].parameters_of(size))
+    workload = workloads[key]
+    parameters, tail = in_name(parts[3], workload.parameters_of(size))
     dtype, tail = parts[2].lower(), tail.lower()
     numbers = {word: int(number) for word, number in _NUMBERED.findall(tail)}
     split: dict[str, Any] = {name: numbers.get(name) for name in SPLIT}
     bare = re.match(r"_([1-9]\d{0,4})(?:_|$)", tail)  # the older releases' `_fp8_256`
+    framework, release = _framework_and_release(tail, workload)
     return Settings(
         workload=key,
         model_size=size,
@@ -82,10 +77,17 @@ def of_name(name: str, workloads: Mapping[str, Workload], dtypes: re.Pattern[str
         stragglers=bool(_STRAGGLERS.search(tail)) or None,
         loads=bool(_LOADS.search(tail)),
         fp8="current" if _CURRENT.search(tail) else None,
-        framework=BRIDGE if (bridge := _BRIDGE.search(tail)) else "",
-        release=bridge[1] if bridge else None,
+        framework=framework,
+        release=release,
         parameters=parameters,
     )
+
+
+def _framework_and_release(tail: str, workload: Workload) -> tuple[str, str] | tuple[str, None]:
+    """Return the framework and its release in the rest of a name, as in ``bridge26.02.01``."""
+    names = "|".join(re.escape(own.name) for own in workload.frameworks.values() if own.releases)
+    match = re.search(rf"(?:^|_)({names})(\d[\d.]*)(?:_|$)", tail) if names else None
+    return (match[1], match[2]) if match is not None else ("", None)
 
 
 def _workload_and_size(
@@ -149,26 +151,21 @@ def describe_log(
     workload = workloads.get(settings.workload)
     if not settings.framework and _is_of_bridge(samples, workload):
         settings = replace(settings, framework=BRIDGE)
-    if settings.framework == BRIDGE and settings.dtype:
-        settings = replace(settings, dtype=bridge_dtype(settings, settings.dtype, workloads))
-    return settings if workload is None else _completed(settings, workload)
-
-
-def bridge_dtype(settings: Settings, dtype: str, workloads: Mapping[str, Workload]) -> str:
-    """Return the word of Megatron-Bridge for ``dtype`` of a run with ``settings``."""
-    workload = workloads.get(settings.workload)
     if workload is None:
-        return spelled(dtype, DTYPES)
-    gpu = settings.gpu_type or ""
-    fp8 = fp8_dtype(workload, settings.model_size, gpu, settings.scale)
-    return spelled(dtype, DTYPES, fp8)
+        return settings
+    framework, size = workload.frameworks.get(settings.framework), settings.model_size
+    if framework is not None and size in workload.sizes:
+        dtype, gpu = settings.dtype, settings.gpu_type or ""
+        dtype = framework.spelled(dtype, framework.dtypes, workload, size, gpu, settings.scale)
+        settings = replace(settings, dtype=dtype)
+    return _completed(settings, workload)
 
 
 def settings_beside(beside: LogSettings | None, workloads: Mapping[str, Workload]) -> Settings:
     """Return what a plugin found in a file beside a log.
 
-    It has no workload and no size that ``workloads`` lack, and no fp8 of Megatron-Bridge, which
-    may mean several dtypes.
+    It has no workload and no size that ``workloads`` lack, and no word such as fp8 of
+    Megatron-Bridge, which may mean several dtypes.
     """
     if beside is None:
         return NOTHING
@@ -179,11 +176,13 @@ def settings_beside(beside: LogSettings | None, workloads: Mapping[str, Workload
             sizes = workloads[key].sizes
             size = find_size(beside.size or "", sizes)
             size = (sizes[size].proxy or size) if beside.proxy and size is not None else size
-    is_vague = beside.framework == BRIDGE and beside.dtype == "fp8"
+    frameworks = next((own.frameworks for own in workloads.values()), {})
+    framework = frameworks.get(beside.framework or "")
+    meanings = () if framework is None else framework.spellings.get(beside.dtype or "", ())
     return Settings(
         workload=key or "",
         model_size=size or "",
-        dtype="" if is_vague else beside.dtype or "",
+        dtype="" if len(meanings) > 1 else beside.dtype or "",
         gpu_type=beside.gpu_type,
         scale=beside.gpus or 0,
         gbs=beside.gbs,

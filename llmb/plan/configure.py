@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Computes every number of one job from its workload's row, and checks that all divide. Pure."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from llmb.contract.gpus import CPU, gpus_in_words, known_types
 from llmb.contract.job import Job, Training
@@ -16,15 +17,19 @@ from llmb.plan import framework, rules, splits
 from llmb.plan.limits import ClusterLimits
 from llmb.plan.published import raises_vboost
 
+AnyRow = TypeVar("AnyRow", bound=Row)
 
-def find_row(size: Size, gpu: str, dtype: str, scale: int, *, strong: bool) -> Row | None:
+
+def find_row(
+    rows: Iterable[AnyRow], gpu: str, dtype: str, scale: int, *, strong: bool
+) -> AnyRow | None:
     """Return the row that was tested at ``scale``, else the nearest below, else the first.
 
     ``gpu`` is the known type whose rows apply. None if no row fits.
     """
     rows = [
         row
-        for row in size.rows
+        for row in rows
         if row.fits(gpu, dtype) and row.serves(scale) and row.strong_scaling == strong
     ]
     exact = next((row for row in rows if scale in row.scales.counts), None)
@@ -63,7 +68,7 @@ def row_for(
         else sorted({count for scales in tested.values() for count in scales})
     )
     warnings = []
-    row = find_row(size, limits.rows, settings.dtype, settings.scale, strong=strong)
+    row = find_row(size.rows, limits.rows, settings.dtype, settings.scale, strong=strong)
     if not counts:
         message, hint = (
             f"{settings.label} has no strong scaling on {gpu}",

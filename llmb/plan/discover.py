@@ -81,7 +81,7 @@ def _discover_workload(
             discovery.skip(key, None, f"{key} is not installed: skipped")
             discovery.named |= {name for name in selected if name[0] == key}
         return
-    has = installed(key, config)
+    has = installed(workload, config)
     choice = discovered(workload, rows, has, selection.framework, selection.release)
     if choice is None:
         brings = any(

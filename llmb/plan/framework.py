@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chooses an entry's framework and its release, by default the install's."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from llmb.contract.entry import JobEntry
@@ -10,11 +10,10 @@ from llmb.contract.schema import ClusterConfig
 from llmb.contract.spec import NEMO, Framework, RowsBySize, Size, Workload
 from llmb.core.names import suggest
 from llmb.core.values import dataclass
+from llmb.core.versions import minor_of
 from llmb.errors import UsageError
-from llmb.plan import bridge_rows
-from llmb.plan.bridge_rows import BRIDGE, releases
 from llmb.plan.images import recorded_contents
-from llmb.plan.installed import Installed, installed
+from llmb.plan.installed import Installed, installed, releases_of_image
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,23 +39,22 @@ def framework_of(
     An ``image`` of a release selects that release. By default it is the framework of workload.yaml,
     but another one that brings rows if the installation has that alone, or if the size has no other
     row for the GPU type. The release is an installed one, else the newest that has all dtypes.
-    Raises UsageError for a framework or a release that the size does not have, and for an image of
-    NVIDIA that is known to have another library.
+    Raises UsageError for a framework or a release that the size does not have, and for an image
+    that is known to have another library.
     """
-    gpu, install = config.rows_for(gpu_type), installed(workload.key, config)
+    gpu, install = config.rows_for(gpu_type), installed(workload, config)
     settings, own = entry.settings, workload.framework
     name, release, image = settings.framework, settings.release, settings.image
-    image_release = None if image is None else _release_of(image, workload, config)
-    if (
-        release is None
-        and image_release is not None
-        and name != own
-        and any(
-            size in rows and image_release in framework.releases
-            for framework, rows in workload.brought()
+    of_image = {} if image is None else _releases_of(image, workload, config)
+    if release is None and name != own:
+        release = next(
+            (
+                of_image[framework.name]
+                for framework, rows in workload.brought()
+                if size in rows and of_image.get(framework.name) in framework.releases
+            ),
+            None,
         )
-    ):
-        release = image_release
     note = None
     if not name:
         name = (
@@ -71,8 +69,8 @@ def framework_of(
         chosen = _own(workload, size, release, note)
     else:
         chosen = _brought(workload, name, size, gpu, release, entry.dtypes, install.releases)
-    if image is not None and image_release is not None:
-        _check_image(image, image_release, chosen, workload.sizes[size], f"{workload.key} {size}")
+    if image is not None and of_image:
+        _check_image(image, of_image, chosen, workload.sizes[size], f"{workload.key} {size}")
     if chosen.release is not None:
         _check_library(image, chosen, chosen.release, config)
     return chosen
@@ -136,19 +134,19 @@ def _unknown_release(
     return UsageError(message, hint=hint, code="release-unknown", key="release", value=release)
 
 
-def _release_of(image: str, workload: Workload, config: ClusterConfig) -> str | None:
-    """Return the release of an image, by its name, or by the library that is recorded in it."""
-    if (release := bridge_rows.nvidia_release(image)) is not None:
-        return release
-    frameworks = [known for known in workload.frameworks.values() if known.releases]
-    for framework in frameworks:
-        for name, known in framework.releases.items():
-            if known.image == image:
-                return name
-    candidates = (
-        _release_with(framework, _library_in(image, framework, config)) for framework in frameworks
-    )
-    return next((name for name in candidates if name is not None), None)
+def _releases_of(image: str, workload: Workload, config: ClusterConfig) -> Mapping[str, str]:
+    """Return the release of each framework that ``image`` contains, as far as it is known.
+
+    It is known by the image's name, or else by the library that is recorded in it.
+    """
+    if named := releases_of_image(image, workload.frameworks.values()):
+        return named
+    recorded = {
+        framework.name: _release_with(framework, _library_in(image, framework, config))
+        for framework in workload.frameworks.values()
+        if framework.releases
+    }
+    return {name: release for name, release in recorded.items() if release is not None}
 
 
 def _release_with(framework: Framework, version: str | None) -> str | None:
@@ -159,7 +157,7 @@ def _release_with(framework: Framework, version: str | None) -> str | None:
         (
             name
             for name, release in framework.releases.items()
-            if bridge_rows.is_same_minor(release.libraries.get(framework.library, ""), version)
+            if minor_of(release.libraries.get(framework.library, "")) == minor_of(version)
         ),
         None,
     )
@@ -181,7 +179,7 @@ def _check_library(image: str | None, chosen: Choice, release: str, config: Clus
     image = image or framework.releases[release].image
     version = _library_in(image, framework, config)
     required = framework.releases[release].libraries.get(framework.library)
-    if version is None or required is None or bridge_rows.is_same_minor(version, required):
+    if version is None or required is None or minor_of(version) == minor_of(required):
         return
     other = _release_with(framework, version)
     versions = [known.libraries.get(framework.library, "") for known in framework.releases.values()]
@@ -199,34 +197,34 @@ def _check_library(image: str | None, chosen: Choice, release: str, config: Clus
     )
 
 
-def _check_image(image: str, release: str, chosen: Choice, size: Size, label: str) -> None:
-    """Raise UsageError for NVIDIA's ``image`` of release ``release`` if it cannot train the job.
+def _check_image(
+    image: str, releases: Mapping[str, str], chosen: Choice, size: Size, label: str
+) -> None:
+    """Raise UsageError for an ``image`` of other ``releases`` if it cannot train the job.
 
     The program would refuse it, but only after the job has waited for its nodes.
     """
-    if chosen.name == BRIDGE and release != chosen.release:
-        message = (
-            f"{label}: {image} is not the image of release {chosen.release} of Megatron-Bridge"
-        )
-        has = release in releases()
-        hint = (
-            f"--release {release}"
-            if has
-            else f"omit it; llmb has configurations for the images {', '.join(releases())}"
-        )
+    frameworks = chosen.workload.frameworks
+    title = title_of(chosen.name, chosen.workload)
+    if chosen.release is not None and releases.get(chosen.name) != chosen.release:
+        known, release = frameworks[chosen.name].releases, releases.get(chosen.name)
+        hint = f"omit it; llmb has configurations for the images {', '.join(known)}"
         raise UsageError(
-            message, hint=hint, code="image-of-other-release", key="image", value=image
+            f"{label}: {image} is not the image of release {chosen.release} of {title}",
+            hint=f"--release {release}" if release in known else hint,
+            code="image-of-other-release",
+            key="image",
+            value=image,
         )
-    is_nvidias = bridge_rows.nvidia_release(image) is not None
-    is_newer = is_nvidias and release[:5] > bridge_rows.NEMO_UNTIL  # their later ones have no NeMo
-    if chosen.name != BRIDGE and size.nemo is not None and (release in releases() or is_newer):
-        message = f"{label}: {image} is for Megatron-Bridge, and this job trains with NeMo"
-        hint = (
-            "omit the image, or --framework"
-            f" bridge{f' --release {release}' if release in releases() else ''}"
-        )
+    if chosen.name not in releases and size.nemo is not None:
+        name, release = next(iter(releases.items()))
+        with_release = f" --release {release}" if release in frameworks[name].releases else ""
         raise UsageError(
-            message, hint=hint, code="image-of-other-framework", key="image", value=image
+            f"{label}: {image} is for {frameworks[name].title}, and this job trains with {title}",
+            hint=f"omit the image, or --framework {name}{with_release}",
+            code="image-of-other-framework",
+            key="image",
+            value=image,
         )
 
 

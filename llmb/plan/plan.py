@@ -215,7 +215,7 @@ def measures_too(
     except UsageError:  # the plan reports it, with every other fault
         return False
     size, dtype = workload.sizes[name], next(iter(entry.dtypes), workload.default_dtype)
-    row = find_row(size, rows, dtype, entry.scales[0], strong=False)
+    row = find_row(size.rows, rows, dtype, entry.scales[0], strong=False)
     release = row.release(entry.scales[0]) if row is not None else None
     window = profile_window(workload, size, release, size.max_steps or workload.max_steps)
     return window is not None and window.measured_too

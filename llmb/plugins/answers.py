@@ -179,7 +179,7 @@ def memory_of(workload: api.Workload, job: api.Job, site: api.Site) -> float | N
 
     size, strong = workload.sizes.get(job.model_size), bool(job.switches.strong_scaling)
     row = (
-        find_row(size, site.gpu_type, job.dtype, job.scale, strong=strong)
+        find_row(size.rows, site.gpu_type, job.dtype, job.scale, strong=strong)
         if size is not None
         else None
     )

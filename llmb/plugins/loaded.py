@@ -615,37 +615,36 @@ class Plugins:
 
     def _guarded(self, source: str, framework: api.Framework) -> api.Framework:
         """Return ``framework`` with functions whose failures name the plugin ``source``."""
-        hook = "llmb_frameworks"
-
-        def call(function: Callable[..., T], kinds: tuple[type, ...], **arguments: Any) -> T:
-            values = self.calls.with_settings(source, arguments)
-            answer: T = self.calls.call(source, hook, lambda: function(*values.values()))
-            self.calls.require(source, hook, answer, kinds)
-            return answer
-
-        def launch(
-            workload: api.Workload, job: api.Job, site: api.Site
-        ) -> api.Launch | api.Command | None:
-            kinds = (api.Launch, api.Command, type(None))
-            return call(framework.launch, kinds, workload=workload, job=job, site=site)
-
-        def needs(workload: api.Workload, site: api.Site) -> api.Needs | None:
-            return call(framework.needs, (api.Needs, type(None)), workload=workload, site=site)
-
-        functions: dict[str, Any] = {"launch": launch, "needs": needs}
-        kinds_of = {"rows": Mapping, "sized": api.Size, "meaning": str}
-        for name, kind in kinds_of.items():
-            function = getattr(framework, name)
-            if function is not None:
-                functions[name] = self._guarded_function(source, function, kind)
+        nothing = type(None)
+        kinds_of: dict[str, tuple[type, ...]] = {
+            "launch": (api.Launch, api.Command, nothing),
+            "needs": (api.Needs, nothing),
+            "image_release": (str, nothing),
+            "rows": (Mapping,),
+            "sized": (api.Size,),
+            "meaning": (str,),
+        }
+        functions: dict[str, Any] = {
+            name: self._guarded_function(source, function, kinds)
+            for name, kinds in kinds_of.items()
+            if (function := getattr(framework, name)) is not None
+        }
         return replace(framework, **functions)
 
     def _guarded_function(
-        self, source: str, function: Callable[..., Any], kind: type
+        self, source: str, function: Callable[..., Any], kinds: tuple[type, ...]
     ) -> Callable[..., Any]:
+        """Return ``function`` as a guarded one that gets the plugin's settings in a site."""
+
         def call(*arguments: Any) -> Any:
-            answer = self.calls.call(source, "llmb_frameworks", partial(function, *arguments))
-            self.calls.require(source, "llmb_frameworks", answer, (kind,))
+            values = [
+                self.calls.with_settings(source, {"site": value})["site"]
+                if isinstance(value, api.Site)
+                else value
+                for value in arguments
+            ]
+            answer = self.calls.call(source, "llmb_frameworks", partial(function, *values))
+            self.calls.require(source, "llmb_frameworks", answer, kinds)
             return answer
 
         return call

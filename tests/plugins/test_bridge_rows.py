@@ -9,11 +9,12 @@ settings.
 
 import pytest
 
+from llmb.builtin.bridge.bridge_rows import table_of
+from llmb.builtin.nvidia_images import releases
 from llmb.builtin.plugins import builtin_plugins
 from llmb.contract.entry import JobEntry
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.settings import Settings
-from llmb.plan.bridge_rows import releases, table_of
 from llmb.plan.plan import Plan, make_plan
 from llmb.plugins.loader import load_plugins
 from llmb_installer.cluster_types import all_types

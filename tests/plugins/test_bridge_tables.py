@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from llmb.plan.bridge_rows import releases
+from llmb.builtin.nvidia_images import releases
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "docs" / "figures.py"

@@ -16,14 +16,15 @@ import pytest
 
 import llmb_workloads
 from llmb.builtin.bridge.bridge_recipe import recipe
+from llmb.builtin.bridge.bridge_rows import BridgeRow, BridgeSize, table_of
 from llmb.builtin.bridge.script_settings import script_settings
+from llmb.builtin.nvidia_images import releases
 from llmb.builtin.plugins import builtin_plugins
 from llmb.contract.gpus import known_types
 from llmb.contract.job import Job, Training
 from llmb.contract.model import ModelShape
 from llmb.contract.spec import Workload
 from llmb.contract.switches import Switches
-from llmb.plan.bridge_rows import BridgeRow, BridgeSize, releases, table_of
 from llmb.plugins.loader import load_plugins
 
 # `make test-bridge` sets it: an interpreter for each release, the oldest first.

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from llmb.builtin.bridge.bridge_recipe import recipe
+from llmb.builtin.bridge.bridge_rows import table_of
 from llmb.builtin.bridge.framework import framework
 from llmb.builtin.bridge.functions import FILE
+from llmb.builtin.nvidia_images import releases
 from llmb.contract.spec import read_workload
-from llmb.plan.bridge_rows import releases, table_of
 
 HERE = Path(__file__).parent
 WORKLOAD = """\

@@ -58,7 +58,7 @@ def recipe(workload: Workload) -> dict[str, Any]:
         workload=workload.key, model_size="8x7b", dtype="bf16", scale=64, framework="nemo"
     )
     job, _ = configure(settings, workload, limits)
-    row = find_row(size, "h100", "bf16", 64, strong=False)
+    row = find_row(size.rows, "h100", "bf16", 64, strong=False)
     assert size.nemo is not None
     assert row is not None
     return recipe_of(job, size, size.nemo, row)

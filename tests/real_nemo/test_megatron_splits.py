@@ -40,7 +40,7 @@ def case(name: str) -> dict[str, Any]:
     key, _, size_name = label.partition("_")
     workload = load_plugins(builtin_plugins()).workloads()[f"pretrain_{key}"]
     size = workload.sizes[size_name]
-    row = find_row(size, "h100", "fp8", scale, strong=False)
+    row = find_row(size.rows, "h100", "fp8", scale, strong=False)
     assert row is not None
     model = size.trained_model
     chosen = {"tp": row.tp, "pp": row.pp, "cp": row.cp, "vp": row.vp, **params}

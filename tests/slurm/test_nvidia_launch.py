@@ -15,13 +15,14 @@ from typing import Any
 import pytest
 
 from llmb.builtin import wrappers
+from llmb.builtin.bridge.bridge_rows import table_of
+from llmb.builtin.nvidia_images import releases
 from llmb.builtin.plugins import builtin_plugins
 from llmb.builtin.slurm.sbatch_script import Setting, render
 from llmb.contract.gpus import known_types
 from llmb.contract.launch import Launch, Stamp
 from llmb.contract.sbatch import SlurmConfig
 from llmb.contract.schema import ClusterConfig
-from llmb.plan.bridge_rows import releases, table_of
 from llmb.plan.plan import make_plan
 from llmb.plugins.loader import load_plugins
 from llmb.run.prepare import site_of

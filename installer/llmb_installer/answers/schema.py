@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Self
 
 import yaml
 
+from llmb.builtin.nvidia_images import check_release
 from llmb.contract.cluster_type import ClusterType
 from llmb.contract.sbatch import SECTION, SlurmConfig
 from llmb.contract.schema import ClusterConfig, GpuTypeConfig, OfClusterType, PluginSections
@@ -20,7 +21,6 @@ from llmb.core import typed
 from llmb.core.names import suggest
 from llmb.core.secrets import SECRETS_FILE, is_secret_name
 from llmb.errors import KeyFaultError
-from llmb.plan.bridge_rows import check_release
 from llmb.plan.read_config import no_type
 from llmb_installer.cluster_types import all_frameworks, all_types, type_named
 from sqshpull.settings import RegistrySettings

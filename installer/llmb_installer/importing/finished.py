@@ -21,7 +21,7 @@ from llmb.contract.log_settings import LogSettings
 from llmb.contract.record import Origin, RunRecord
 from llmb.contract.samples import Samples
 from llmb.contract.settings import Settings
-from llmb.contract.spec import NEMO, Workload
+from llmb.contract.spec import BRIDGE, NEMO, Workload
 from llmb.contract.state import ACTIVE, COMPLETED, ENDS, FAILED, WAITING, JobState
 from llmb.contract.switches import Switches
 from llmb.core.process import ProcessId
@@ -33,7 +33,6 @@ from llmb.measure.find_logs import job_of, logs_beside, profiled_beside
 from llmb.measure.log_reader import read_log
 from llmb.measure.log_result import experiment_of
 from llmb.measure.root_cause import end_in
-from llmb.plan.bridge_rows import BRIDGE
 
 # seconds since the last line of an unfinished log, before which the run may still be running
 _MAY_RUN = 3600.0

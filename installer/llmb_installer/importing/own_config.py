@@ -5,14 +5,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from llmb.builtin.nvidia_images import bridge_release, nemo_release, releases
 from llmb.contract.foreign_install import ForeignInstall
 from llmb.contract.gpus import GpuTypes
+from llmb.contract.spec import BRIDGE, NEMO
 from llmb.contract.variables import check_name
 from llmb.core.names import as_keys, suggest
 from llmb.core.secret_patterns import holds_secret
 from llmb.core.secrets import SECRETS_FILE, is_secret_name
 from llmb.errors import KeyFaultError, UsageError
-from llmb.plan.bridge_rows import framework_of_release, nvidia_release, releases
 from llmb_installer.importing.item import ImportItem, leave
 
 _VENV_TYPES, _METHODS = ("uv", "venv", "conda"), ("local", "slurm")
@@ -78,9 +79,10 @@ def installed_frameworks(references: Iterable[str]) -> dict[str, str]:
 
     Without them, the next ``llmb-install add`` would select frameworks by the GPU type.
     """
-    tags = {tag for text in references if (tag := nvidia_release(text)) is not None}
-    names = {name for tag in tags if (name := framework_of_release(tag)) is not None}
-    release = next((name for name in releases() if name in tags), None)
+    images = [(nemo_release(text), bridge_release(text)) for text in references]
+    names = {NEMO if bridge is None else BRIDGE for nemo, bridge in images if nemo != bridge}
+    found = {bridge for _, bridge in images}
+    release = next((name for name in releases() if name in found), None)
     framework = "both" if len(names) > 1 else next(iter(names), None)
     values = {"framework": framework, "bridge_release": release}
     return {name: value for name, value in values.items() if value is not None}

@@ -5,13 +5,12 @@ from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
 
+from llmb.builtin.bridge.bridge_rows import BridgeSize, BridgeTable
+from llmb.builtin.nvidia_images import Release, chosen_release, releases
 from llmb.contract.launch import Site
 from llmb.contract.needs import HubAsset, Image, Need, Needs, Venv
-from llmb.core.names import suggest
 from llmb.core.secrets import SECRETS_FILE
 from llmb.core.values import dataclass
-from llmb.errors import UsageError
-from llmb.plan.bridge_rows import BridgeSize, BridgeTable, Release, releases
 
 RELEASE = "bridge_release"  # the setting that selects an image release
 VENV = "bridge"
@@ -21,24 +20,9 @@ _BUILD = ("setuptools", "wheel", "ninja", "packaging", "pybind11")
 _SOURCES = ("mamba-ssm", "causal-conv1d")  # the package index has no wheels of these
 
 
-def chosen_release(settings: Mapping[str, str]) -> str:
-    """Return the image release that the settings select, else the newest. Raises UsageError."""
-    name = settings.get(RELEASE) or next(iter(releases()))
-    if name not in releases():
-        hint = suggest(name, list(releases()))
-        raise UsageError(
-            f"no release '{name}' with Megatron-Bridge",
-            hint=hint,
-            code="release-unknown",
-            key=RELEASE,
-            value=name,
-        )
-    return name
-
-
 def needs(table: BridgeTable, site: Site) -> Needs:
     """Return the image or the environment, and the gated files that the sizes need."""
-    release = releases()[chosen_release(site.settings)]
+    release = releases()[chosen_release(site.settings.get(RELEASE), "", RELEASE)]
     has_image = site.container or site.runs.pulls_images
     runtime: list[Need] = [Image(reference=release.image) if has_image else venv(release)]
     assets = dict.fromkeys(

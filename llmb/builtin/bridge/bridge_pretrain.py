@@ -7,13 +7,14 @@ from typing import Any
 from llmb.builtin import wrappers
 from llmb.builtin.bridge import bridge_needs, environment
 from llmb.builtin.bridge.bridge_recipe import recipe
+from llmb.builtin.bridge.bridge_rows import BridgeRow, BridgeSize, table_of
 from llmb.builtin.bridge.functions import check_function
 from llmb.builtin.bridge.script_settings import script_settings
+from llmb.builtin.nvidia_images import Release, releases
 from llmb.contract.job import Job
 from llmb.contract.launch import Launch, Program, Site, StagedFile
 from llmb.contract.spec import Workload
 from llmb.errors import UsageError
-from llmb.plan.bridge_rows import BridgeRow, BridgeSize, Release, releases, table_of
 
 RECIPE = "recipe.json"
 
@@ -75,11 +76,9 @@ def launch(workload: Workload, job: Job, site: Site) -> Launch:
 
 def _rows(workload: Workload, job: Job, site: Site) -> tuple[BridgeSize, BridgeRow, Release]:
     size = table_of(workload).sizes.get(job.model_size)
-    row = (
-        size.row(job.release or "", site.gpu_type, job.dtype, job.scale)
-        if size is not None
-        else None
-    )
+    row, strong = None, bool(job.switches.strong_scaling)
+    if size is not None:
+        row = size.row(job.release or "", site.gpu_type, job.dtype, job.scale, strong=strong)
     if size is None or row is None:
         raise UsageError(
             f"{job.experiment_name}: NVIDIA has no configuration of Megatron-Bridge for it on"

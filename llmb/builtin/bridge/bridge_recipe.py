@@ -9,13 +9,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from llmb.builtin.bridge import environment
+from llmb.builtin.bridge.bridge_rows import BridgeRow, BridgeSize
 from llmb.builtin.bridge.script_settings import ScriptSettings
+from llmb.builtin.nvidia_images import Release
 from llmb.builtin.wrappers import profiled_ranks
 from llmb.contract.job import Job, Training
 from llmb.contract.switches import PROFILE_RANKS, REPORT_INTERVAL, Switches
 from llmb.core.names import suggest
 from llmb.errors import UsageError
-from llmb.plan.bridge_rows import BridgeRow, BridgeSize, Release
 
 Values = dict[str, Any]
 

@@ -5,8 +5,8 @@ Source: scripts/performance of Megatron-Bridge 0.3.1 and 0.6.0, and the recipes 
 tests/real_bridge compares them.
 """
 
+from llmb.builtin.bridge.bridge_rows import BridgeRow, BridgeSize
 from llmb.contract.job import Training
-from llmb.plan.bridge_rows import BridgeRow, BridgeSize
 
 _CUDNN_NORMS = {"NVTE_NORM_FWD_USE_CUDNN": "1", "NVTE_NORM_BWD_USE_CUDNN": "1"}
 _EXPANDABLE = "expandable_segments:True"

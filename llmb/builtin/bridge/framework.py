@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from llmb.contract.spec import Framework, ImageRelease, RowsBySize, Workload
-from llmb.plan.bridge_rows import BRIDGE, DTYPES, SPELLINGS, fp8_dtype, releases, sized, table_of
+from llmb.builtin.bridge.bridge_rows import DTYPES, FP8_CS, SPELLINGS, sized, table_of
+from llmb.builtin.nvidia_images import bridge_release, releases
+from llmb.contract.spec import BRIDGE, Framework, ImageRelease, RowsBySize, Workload
 
 if TYPE_CHECKING:
     from llmb.contract.job import Job
@@ -35,6 +36,7 @@ def framework() -> Framework:
             )
             for name, release in releases().items()
         },
+        image_release=bridge_release,
         rows=_rows,
         sized=sized,
         spellings=SPELLINGS,
@@ -62,6 +64,7 @@ def _rows(workload: Workload) -> RowsBySize:
 
 
 def _meaning(workload: Workload, size: str, dtype: str, gpu: str, scale: int) -> str:
-    if dtype == "fp8":
-        return fp8_dtype(workload, size, gpu, scale)
-    return SPELLINGS[dtype][0]
+    if dtype != "fp8":
+        return SPELLINGS[dtype][0]
+    bridge_size = table_of(workload).sizes.get(size)
+    return FP8_CS if bridge_size is None else bridge_size.fp8_dtype(gpu, scale)

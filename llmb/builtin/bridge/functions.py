@@ -9,8 +9,8 @@ from functools import cache
 from pathlib import Path
 
 from llmb.core.names import suggest
+from llmb.core.versions import minor_of
 from llmb.errors import UsageError
-from llmb.plan.bridge_rows import is_same_minor
 
 FILE = Path(__file__).with_name("functions.txt")
 _LIBRARY = "megatron.bridge."
@@ -32,7 +32,7 @@ def check_function(function: str, version: str, label: str) -> None:
     """
     module, _, name = function.partition(":")
     known_version, modules = recorded()
-    if not module.startswith(_LIBRARY) or not is_same_minor(version, known_version):
+    if not module.startswith(_LIBRARY) or minor_of(version) != minor_of(known_version):
         return
     below = [
         names

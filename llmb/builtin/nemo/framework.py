@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from llmb.builtin.nvidia_images import nemo_release
 from llmb.contract.spec import NEMO, Framework, Workload
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def framework() -> Framework:
         launch=_launch,
         needs=_needs,
         dtypes=dtypes,
+        image_release=nemo_release,
     )
 
 

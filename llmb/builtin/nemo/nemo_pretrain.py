@@ -47,9 +47,8 @@ def applies(workload: Workload, job: Job, site: Site) -> bool:
 def launch(workload: Workload, job: Job, site: Site) -> Launch:
     """Launch ``job`` in its image or in the installed environment. Raises UsageError."""
     size = workload.sizes[job.model_size]
-    row = find_row(
-        size, site.gpu_type, job.dtype, job.scale, strong=bool(job.switches.strong_scaling)
-    )
+    strong = bool(job.switches.strong_scaling)
+    row = find_row(size.rows, site.gpu_type, job.dtype, job.scale, strong=strong)
     if size.nemo is None or row is None:
         raise UsageError(
             f"{job.experiment_name}: NeMo has no configuration for it on {site.gpu_type}",

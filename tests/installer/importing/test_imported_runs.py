@@ -17,7 +17,6 @@ import yaml
 
 from llmb.builtin.plugins import builtin_plugins
 from llmb.core import shell
-from llmb.measure.describe_log import bridge_dtype
 from llmb.plugins.loader import load_plugins
 from llmb_installer.importing.carry import ImportPlan, plan_import
 from llmb_testing import exemplar_folder as exemplar
@@ -334,8 +333,10 @@ def test_names_of_the_models_with_experts(
     assert job.dtype == ("fp8_mx" if dtype == "fp8" else dtype)
     assert plan.workloads == (job.workload,)
     # a name without the scaling, as in the file beside the run
-    settings = bridge_dtype(job.settings, "fp8", load_plugins(builtin_plugins()).workloads())
-    assert settings == "fp8_mx"
+    trained = load_plugins(builtin_plugins()).workloads()[job.workload]
+    bridge = trained.frameworks["bridge"]
+    words = (trained, job.model_size, job.gpu_type, job.scale)
+    assert bridge.spelled("fp8", bridge.dtypes, *words) == "fp8_mx"
 
 
 def test_arguments_of_megatron_bridge_are_settings_of_the_run(

@@ -16,6 +16,7 @@ import pytest
 from llmb.api import Image, Site
 from llmb.builtin.own_types import SLURM
 from llmb.errors import KeyFaultError
+from llmb.measure.describe_log import dtypes_of, of_name
 from llmb.plugins.loaded import Plugins
 from llmb_installer.answers.schema import check_framework
 
@@ -263,6 +264,9 @@ def rows(workload):
         return {}
     return {"8b": {"2.1": (row(("bf16", "fp8_row"), (8, 16)),), "2.0": (row(("bf16",), (8,)),)}}
 
+def image_release(image):
+    return image.removesuffix(".sqsh").partition("titan-")[2] or None
+
 def needs(workload, site):
     return Needs(needs=(Image(reference=RELEASES["2.1"].image),))
 
@@ -273,7 +277,7 @@ def launch(workload, job, site):
 def llmb_frameworks():
     return [Framework(name="titan", title="Titan", library="titan", publisher="Acme", dtypes=("bf16", "fp8_row"),
                       spellings={"fp8": ("fp8_row",)}, releases=RELEASES, rows=rows, any_scale=True,
-                      needs=needs, launch=launch)]
+                      needs=needs, launch=launch, image_release=image_release)]
 """
 LLAMA = ("submit", "-w", "llama3.1", "-s", "8b", "--dry-run", "--format", "json", "--install")
 
@@ -309,6 +313,40 @@ def test_a_framework_brings_rows_and_releases(
     assert (planned["tp"], planned["gbs"]) == (2, 32)
     assert f"titan.train {release} {dtype}" in planned["script"]
     assert f"_titan{release}" in planned["experiment_name"]
+
+
+def test_the_name_of_an_image_tells_its_release(
+    brings: str, llmb_here: Command, cluster: Callable[..., Path]
+) -> None:
+    install, image = cluster(), "mirror.example.com/site:titan-2.0"
+    words = ("--image", image, "--dtype", "bf16", "--scale", "8")
+    planned = job(llmb_here(*LLAMA, install, *words))
+    assert (planned["framework"], planned["release"]) == ("titan", "2.0")
+    assert planned["image"] == image
+    done = llmb_here(*LLAMA, install, "--framework", "titan", "--release", "2.1", *words)
+    assert done.returncode == 2
+    assert f"{image} is not the image of release 2.1 of Titan" in done.stderr
+    done = llmb_here(*LLAMA, install, "--framework", "nemo", *words)
+    assert done.returncode == 2
+    assert f"{image} is for Titan, and this job trains with NeMo" in done.stderr
+
+
+def test_images_in_the_install_select_the_framework_and_its_release(
+    brings: str, llmb_here: Command, cluster: Callable[..., Path]
+) -> None:
+    install = cluster()
+    (install / "images").mkdir()
+    (install / "images/mirror.example.com+site+titan-2.0.sqsh").touch()
+    words = ("--dtype", "bf16", "--scale", "8")
+    planned = job(llmb_here(*LLAMA, install, *words))
+    assert (planned["framework"], planned["release"]) == ("titan", "2.0")
+
+
+def test_a_name_tells_the_framework_and_its_release(brings: str, load: Load) -> None:
+    workloads = load().workloads()
+    name = "pretrain_llama3.1_8b_bf16_gpus8_tp2_pp1_cp1_vpnone_mbs1_gbs32_titan2.0"
+    settings = of_name(name, workloads, dtypes_of(workloads))
+    assert (settings.framework, settings.release) == ("titan", "2.0")
 
 
 def test_llmbs_choice_stays_and_names_the_other(

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from llmb.builtin.bridge.bridge_pretrain import launch
+from llmb.builtin.bridge.bridge_rows import table_of
+from llmb.builtin.nvidia_images import releases
 from llmb.builtin.plugins import builtin_plugins
 from llmb.contract.job import Job, Training
 from llmb.contract.launch import Launch, Site
 from llmb.contract.spec import Workload
-from llmb.plan.bridge_rows import releases, table_of
 from llmb.plugins.loader import load_plugins
 from llmb_installer.cluster_types import all_types
 

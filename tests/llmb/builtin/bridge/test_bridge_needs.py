@@ -9,11 +9,11 @@ import pytest
 
 from llmb.builtin.bridge.bridge_needs import venv_at
 from llmb.builtin.frameworks import llmb_setup
+from llmb.builtin.nvidia_images import releases
 from llmb.contract.launch import Site
 from llmb.contract.needs import HubAsset, Image, Needs, Venv
 from llmb.contract.spec import Workload
 from llmb.errors import UsageError
-from llmb.plan.bridge_rows import releases
 
 MakeSite = Callable[..., Site]
 BRIDGE = {"framework": "bridge"}

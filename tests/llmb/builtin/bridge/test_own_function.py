@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from llmb.builtin import frameworks
+from llmb.builtin.bridge.bridge_rows import table_of
 from llmb.builtin.bridge.functions import check_function, recorded
 from llmb.builtin.plugins import builtin_plugins
 from llmb.contract.sbatch import SlurmConfig
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.spec import BridgeModel, Workload, read_workload
 from llmb.errors import InputFaults, UsageError
-from llmb.plan.bridge_rows import table_of
 from llmb.plan.plan import Plan, make_plan
 from llmb.plugins.loader import load_plugins
 from llmb.run.prepare import site_of

@@ -5,89 +5,24 @@ They are in bridge.yaml.
 """
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import field, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from llmb.builtin.nvidia_images import chosen_release
 from llmb.contract.rows import BatchRule, Row, check_unambiguous
-from llmb.contract.spec import NEMO, BridgeModel, Size, Workload, check_function
-from llmb.contract.switches import parse_image
-from llmb.core import names, typed, yamlfile
+from llmb.contract.spec import BridgeModel, Size, Workload, check_function
+from llmb.core import typed, yamlfile
 from llmb.core.values import dataclass
-from llmb.errors import KeyFaultError, UsageError
+from llmb.errors import KeyFaultError
+from llmb.plan.configure import find_row
 
-BRIDGE = "bridge"
 DTYPES = ("bf16", "fp8_cs", "fp8_mx", "fp8_sc", "nvfp4")  # in NVIDIA's words
 # of the word fp8, by size and GPU type
 FP8_MEANINGS = FP8_CS, FP8_MX, FP8_SC = "fp8_cs", "fp8_mx", "fp8_sc"
 SPELLINGS = {"fp8": FP8_MEANINGS, "mxfp8": (FP8_MX,)}
-# NVIDIA's later images have no NeMo: docs/releases/software-versions.md of Megatron-Bridge
-NEMO_UNTIL = "26.02"
-BRIDGE_FROM = "25.09"  # the first image with Megatron-Bridge, by docs/versions1.json of it
-_NVIDIA = re.compile(r"(?:(?:.*/)?nvidia[/:])?nemo:(?P<release>\d\d\.\d\d(?:\.\d\d)?)")
-RELEASES = Path(__file__).with_name("releases.yaml")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
-    """An image release: its image, and the versions of Megatron-Bridge and Megatron core in it."""
-
-    bridge: str
-    core: str
-    image: Annotated[str, parse_image]
-
-    @property
-    def has_functions(self) -> bool:
-        """The library has a function for each row. Before 0.6 the launch scripts alone have it."""
-        return tuple(map(int, _minor(self.bridge))) >= (0, 6)
-
-
-@cache
-def releases() -> dict[str, Release]:
-    """The releases that have rows, the newest first."""
-    return typed.read(dict[str, Release], yamlfile.load_packaged(RELEASES))
-
-
-def nvidia_release(image: str) -> str | None:
-    """Return the release ``26.02.01`` of the image ``nvcr.io/nvidia/nemo:26.02.01``, or None.
-
-    Also of its file as enroot names it: ``nvidia+nemo+26.02.01.sqsh``.
-    """
-    name = image.removeprefix("docker://").replace("#", "/").partition("@")[0]
-    if name.endswith(".sqsh"):
-        name = name.rpartition("/")[2].removesuffix(".sqsh").replace("+", ":")
-    match = _NVIDIA.fullmatch(name)
-    return match["release"] if match is not None else None
-
-
-def is_same_minor(version: str, other: str) -> bool:
-    """Return True for two patch levels of one minor version. A build's suffix does not matter."""
-    return _minor(version) == _minor(other)
-
-
-def _minor(version: str) -> tuple[str, ...]:
-    return tuple(re.findall(r"\d+", version)[:2])
-
-
-def framework_of_release(release: str) -> str | None:
-    """Return the framework of NVIDIA's image ``release``, or None if llmb has rows of neither.
-
-    The images from 25.09 to 26.02 contain both.
-    """
-    if release in releases() or release[:5] > NEMO_UNTIL:
-        return BRIDGE
-    return NEMO if release[:5] < BRIDGE_FROM else None
-
-
-def check_release(name: str) -> None:
-    """Raise KeyFaultError for an image release without rows."""
-    if name not in releases():
-        message = f"no release '{name}' with Megatron-Bridge"
-        raise KeyFaultError(
-            message, hint=names.suggest(name, list(releases())), code="release-unknown", value=name
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,16 +166,11 @@ class BridgeSize:
         least = self.fp8_mx_from.get(gpu)
         return FP8_CS if least is None or scale < least else FP8_MX
 
-    def row(self, release: str, gpu: str, dtype: str, scale: int) -> BridgeRow | None:
-        """Return the row of the next lower scale that has one, else of the lowest."""
-        fitting = [
-            row for row in self.rows.get(release, ()) if row.fits(gpu, dtype) and row.serves(scale)
-        ]
-        counts = sorted(
-            (count, number) for number, row in enumerate(fitting) for count in row.scales.counts
-        )
-        below = [pair for pair in counts if pair[0] <= scale] or counts[:1]
-        return fitting[below[-1][1]] if below else None
+    def row(
+        self, release: str, gpu: str, dtype: str, scale: int, *, strong: bool = False
+    ) -> BridgeRow | None:
+        """Return the row of ``release`` that a job has the settings of, as in ``find_row``."""
+        return find_row(self.rows.get(release, ()), gpu, dtype, scale, strong=strong)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,15 +200,7 @@ def table_of(workload: Workload) -> BridgeTable:
 
 
 def _table_in(workload: str, bridge: BridgeModel) -> BridgeTable:
-    release = bridge.release or next(iter(releases()))
-    if release not in releases():
-        raise UsageError(
-            f"{workload}: no release '{release}' with Megatron-Bridge",
-            hint=names.suggest(release, list(releases())),
-            code="release-unknown",
-            key="bridge.release",
-            value=release,
-        )
+    release = chosen_release(bridge.release, f"{workload}: ", "bridge.release")
     sizes = {
         name: BridgeSize(
             model=name,
@@ -307,15 +229,3 @@ def sized(workload: Workload, name: str) -> Size:
         model=model if bridge_size.vocab is None else replace(model, vocab=bridge_size.vocab),
         time_limit_minutes=bridge_size.time_limit_minutes or size.time_limit_minutes,
     )
-
-
-def fp8_dtype(workload: Workload, size: str, gpu: str, scale: int) -> str:
-    """Return the dtype that ``fp8`` means for a size: fp8_cs if nothing says otherwise."""
-    bridge_size = table_of(workload).sizes.get(size)
-    return FP8_CS if bridge_size is None else bridge_size.fp8_dtype(gpu, scale)
-
-
-def spelled(dtype: str, dtypes: Collection[str], fp8: str = FP8_CS) -> str:
-    """Return Megatron-Bridge's word if ``dtypes`` has only that: ``fp8`` is what fp8 means."""
-    bridge_dtype = fp8 if dtype == "fp8" else SPELLINGS.get(dtype, (dtype,))[0]
-    return bridge_dtype if dtype not in dtypes and bridge_dtype in dtypes else dtype

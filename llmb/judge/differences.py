@@ -194,19 +194,15 @@ def settings_in_common(result: Result) -> str:
 
 
 def where_it_ran(
-    log: LogFacts | None, image: str | None = None, digest: str | None = None, program: str = ""
+    log: LogFacts | None, image: str | None = None, digest: str | None = None
 ) -> Iterator[str]:
-    """Yield image, network, GPUs and nodes of a run, as far as its record and its log show them.
-
-    ``program``: the name of one that prints the step lines of a framework which did not run.
-    """
+    """Yield image, network, GPUs and nodes of a run, as far as its record and its log show them."""
     if image is not None:
         yield f"image {image} ({digest or 'unknown digest'})"
     if log is None:
         return
     hosts = ", ".join(log.hosts[:_MOST_HOSTS]) + (", ..." if len(log.hosts) > _MOST_HOSTS else "")
     facts = (
-        f"step lines of {printed_by(log, program)}" if log.framework else "",
         f"network {', '.join(log.networks)}" if log.networks else "",
         f"NCCL {log.nccl_version}" if log.nccl_version else "",
         f"{', '.join(log.gpu_models)}" if log.gpu_models else "",
@@ -227,7 +223,9 @@ def where_it_ran(
 
 
 def printed_by(log: LogFacts, program: str) -> str:
-    """Return what printed the step lines of a log: ``program`` or a framework. Empty without."""
+    """Return what printed the step lines of a log: a framework, or the ``program`` that prints the
+    lines of a framework which did not run. Empty without step lines.
+    """
     return (program or log.framework) if log.framework else ""
 
 

@@ -24,13 +24,14 @@ from llmb.judge import correctness, differences, sustained
 from llmb.judge.reference import relative
 from llmb.judge.value import FAIL_BELOW, SUSPICIOUS_ABOVE, WARN_BELOW
 from llmb.measure.checkpoints import in_words
+from llmb.measure.facts import LogFacts
 from llmb.measure.result import Metrics, Result
 from llmb.measure.stragglers import in_words as straggler_in_words
 from llmb.plan.published import Figure
 
 NOT_PUBLISHED = (
-    "the published run does not document this; to compare two of your own runs: llmb-run compare {}"
-    " OTHER"
+    "image, network and GPUs of the published run are not documented; to compare two of your own"
+    " runs: llmb-run compare {} OTHER"
 )
 RULES = (
     f"rules: FAIL below {FAIL_BELOW}, WARN below {WARN_BELOW}, SUSPICIOUS above {SUSPICIOUS_ABOVE},"
@@ -290,9 +291,12 @@ def _exact(value: float, unit: str) -> str:
 def _conditions(subject: Subject) -> list[Line]:
     """Return the differences from the published run, and the conditions of this run."""
     result, job, figure = subject.result, subject.job, subject.figure
-    ran_on = [*differences.where_it_ran(result.log, job.image, subject.digest, subject.program)]
+    ran_on = [*differences.where_it_ran(result.log, job.image, subject.digest)]
+    printed_by = differences.printed_by(result.log or LogFacts(), subject.program)
+    read_as = _entries("read as", [f"step lines of {printed_by}"] if printed_by else [])
     if figure is None:
-        return [*_entries("differs", result.verdict.differences), *_entries("ran on", ran_on)]
+        differing = _entries("differs", result.verdict.differences)
+        return [*differing, *_entries("ran on", ran_on), *read_as]
     peak, row = subject.peak_tflops, subject.row
     ran_on += [
         NOT_PUBLISHED.format(result.identity.run),
@@ -303,6 +307,7 @@ def _conditions(subject: Subject) -> list[Line]:
         ("the same", differences.settings_in_common(result)),
         *_entries("differs", [*differs]),
         *_entries("ran on", ran_on),
+        *read_as,
     ]
 
 
@@ -330,7 +335,9 @@ def step_notes(result: Result) -> Iterator[str]:
         iterations = f"iteration{plural} {', '.join(map(str, steps.outliers))}"
         median = f"{steps.median:.4g} {headline.unit}".strip()
         share = f"{len(steps.outliers)} of {steps.count}"
-        yield f"{share} {verb} far from the median of {median}: {iterations}"
+        is_lower_better = result.metrics.headline == STEP_TIME or headline.better == LOWER
+        worst = f"{steps.most if is_lower_better else steps.least:.4g} {headline.unit}".strip()
+        yield f"{share} {verb} far from the median of {median}: {iterations}; the worst is {worst}"
     if abs(steps.drift) > _WORTH_SAYING:
         words = (
             ("slower", "faster") if result.metrics.headline == STEP_TIME else ("worse", "better")

@@ -100,7 +100,7 @@ def test_the_torch_program_is_named_although_its_step_lines_are_nemos(
     for module, printed_by in (("m", "NeMo 2"), (torch_pretrain.PROGRAM, "llmb's torch program")):
         record.write_text(record.read_text().replace('"module": "m"', f'"module": "{module}"'))
         shown = run("explain", "a1").stdout
-        assert f"\nran on     step lines of {printed_by}\n" in shown
+        assert f"\nread as    step lines of {printed_by}\n" in shown
         page = tmp_path / "night.html"
         run("report", "-o", page)
         words = re.sub(r"<[^>]+>|\s+", " ", html.unescape(page.read_text()))

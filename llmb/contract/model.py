@@ -3,6 +3,7 @@
 
 from collections.abc import Collection
 from dataclasses import fields
+from functools import cache
 from typing import Any
 
 from llmb.core.values import dataclass
@@ -11,12 +12,15 @@ from llmb.errors import KeyFaultError
 
 def require_positive(value: Any, *, unless: Collection[str] = ()) -> None:
     """Raise KeyFaultError for the first whole number below 1, except the fields ``unless``."""
-    for field in fields(value):
-        number = getattr(value, field.name)
-        if type(number) is int and number < 1 and field.name not in unless:
-            raise KeyFaultError(
-                f"'{field.name}' must be 1 or more, not {number}", field.name, value=number
-            )
+    for name in _field_names(type(value)):
+        number = getattr(value, name)
+        if type(number) is int and number < 1 and name not in unless:
+            raise KeyFaultError(f"'{name}' must be 1 or more, not {number}", name, value=number)
+
+
+@cache
+def _field_names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

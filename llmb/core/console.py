@@ -11,7 +11,6 @@ import os
 import re
 import sys
 import threading
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -310,6 +309,8 @@ def _output_error(error: OSError) -> LlmbError:
 
 def _show_bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Print Python's traceback without escape sequences."""
+    import traceback
+
     text = "".join(traceback.format_exception(kind, error, trace))
     try:
         sys.stderr.write(printable(text))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plain data of a file with the line of each key."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import field
 from typing import Any
 
@@ -33,9 +33,10 @@ class Document:
 
     name: str
     data: Any
-    lines: dict[KeyPath, int] = field(default_factory=dict)
-    #: Each number as it was written, for fields that are text: release 25.10 is not 25.1.
-    texts: dict[KeyPath, str] = field(default_factory=dict)
+    lines: Mapping[KeyPath, int] = field(default_factory=dict)
+    #: Numbers that Python writes differently, as they were written, for fields that are text:
+    #: release 25.10 is not 25.1.
+    texts: Mapping[KeyPath, str] = field(default_factory=dict)
     #: Duplicate keys, which only a document read with ``strict=False`` can have.
     faults: tuple[Fault, ...] = ()
 

@@ -12,7 +12,6 @@ import contextlib
 import errno
 import json
 import os
-import shutil
 import stat
 import time
 import uuid
@@ -222,6 +221,8 @@ def write_folder(path: Path, texts: Mapping[str, str]) -> None:
         if not path.is_dir():  # else another process has written it
             raise cannot_write(path, error) from error
     finally:
+        import shutil  # takes 2 ms, which few commands need
+
         shutil.rmtree(part, ignore_errors=True)
 
 

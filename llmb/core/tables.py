@@ -10,7 +10,6 @@ import json
 import math
 import os
 import re
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from json.encoder import encode_basestring_ascii
@@ -174,6 +173,8 @@ def shorten(text: str, width: int) -> str:
 def output_width() -> int:
     """The width of a line on standard output in characters."""
     if sys.stdout.isatty():
+        import shutil  # takes 2 ms
+
         return shutil.get_terminal_size().columns
     columns = os.environ.get("COLUMNS", "")
     return int(columns) if columns.isascii() and columns.isdigit() and int(columns) else ANY_WIDTH

@@ -25,6 +25,7 @@ from typing import (
 )
 
 from llmb.core import files, names, own_files, scalars
+from llmb.core.values import dataclass
 from llmb.core.yamlfile import Document, KeyPath, dotted
 from llmb.errors import Fault, InputFaults, KeyFaultError as KeyFaultError, LlmbError
 
@@ -45,6 +46,8 @@ _OF_DATA = (
     ArithmeticError,
     RecursionError,
 )
+#: A method of _Reader, and its argument before the data and the path.
+_Way = tuple[Callable[..., Any], Any]
 
 
 def read(cls: type[T], document: Document, path: KeyPath = (), **internal: object) -> T:
@@ -232,11 +235,40 @@ def _with_unknown(value: Any, data: Any, before: Any) -> Any:
 
 
 @cache
-def _hints(cls: type) -> dict[str, Any]:
-    """Return the type hint of each field that is a key, in the order of the fields."""
+def _ways(cls: type) -> dict[str, _Way]:
+    """Return how the data of each field that is a key is converted, in the order of the fields."""
     hints = get_type_hints(cls, include_extras=True)
     fields = (field for field in dataclasses.fields(cls) if "internal" not in field.metadata)
-    return {field.name: hints[field.name] for field in fields}
+    return {field.name: _way(hints[field.name]) for field in fields}
+
+
+def _way(hint: Any) -> _Way:
+    """Return how data is converted to a type hint."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return _Reader.unchanged, None
+    if origin is Annotated:
+        base = arguments[0]
+        kind = base if _is_union(base) else get_origin(base) or base
+        return _Reader.checked, _Checks(way=_way(base), kind=kind, functions=arguments[1:])
+    if _is_union(hint):
+        members = [member for member in arguments if member is not type(None)]
+        ways = {member: _way(member) for member in members}
+        union = (_Reader.union, ways) if len(ways) > 1 else ways[members[0]]
+        return (_Reader.optional, union) if type(None) in arguments else union
+    if origin is Literal:
+        return _Reader.literal, arguments
+    if origin is tuple:
+        return _Reader.sequence, _way(arguments[0])
+    if origin in (dict, Mapping):
+        return _Reader.table, arguments
+    if callable(getattr(hint, "parse", None)):  # a field may have the name too
+        return _Reader.parsed, hint
+    return (_Reader.dataclass if dataclasses.is_dataclass(hint) else _Reader.scalar), hint
+
+
+def _is_union(hint: Any) -> bool:
+    return get_origin(hint) in (Union, types.UnionType)
 
 
 @cache
@@ -247,6 +279,16 @@ def _required(cls: type) -> frozenset[str]:
         for field in dataclasses.fields(cls)
         if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Checks:
+    """The check functions of an ``Annotated`` hint, for values of one kind."""
+
+    way: _Way
+    #: What isinstance accepts.
+    kind: Any
+    functions: tuple[Callable[[Any], object], ...]
 
 
 class _Reader:
@@ -288,64 +330,48 @@ class _Reader:
         self.faults.append(fault_of(error, self.document, path, value))
 
     def convert(self, hint: Any, value: Any, path: KeyPath) -> Any:
-        if type(hint) is type and hint in scalars.KINDS:  # first, as half of all values are scalars
-            return self.scalar(hint, value, path)
-        origin = get_origin(hint)
-        if hint is Any:
-            return value
-        if origin is Annotated:
-            return self.checked(get_args(hint), value, path)
-        if origin in (Union, types.UnionType):
-            return self.union(get_args(hint), value, path)
-        if origin is Literal:
-            return self.literal(get_args(hint), value, path)
-        if origin is tuple:
-            item_hint = get_args(hint)[0]
-            if not isinstance(value, list):
-                return (self.convert(item_hint, value, path),)
-            return tuple(
-                self.convert(item_hint, item, (*path, index)) for index, item in enumerate(value)
-            )
-        if origin in (dict, Mapping):
-            key_hint, value_hint = get_args(hint)
-            return self.table(key_hint, value_hint, value, path)
-        if callable(getattr(hint, "parse", None)):  # a field may have the name too
-            return self.parsed(hint, value, path)
-        if dataclasses.is_dataclass(hint):
-            return self.dataclass(cast(type, hint), value, path)
-        return self.scalar(hint, value, path)
+        method, argument = _way(hint)
+        return method(self, argument, value, path)
 
-    def checked(self, arguments: tuple[Any, ...], value: Any, path: KeyPath) -> Any:
+    def unchanged(self, _: None, value: Any, path: KeyPath) -> Any:
+        return value
+
+    def checked(self, checks: _Checks, value: Any, path: KeyPath) -> Any:
         before = len(self.faults)
-        result = self.convert(arguments[0], value, path)
-        is_union = get_origin(arguments[0]) in (Union, types.UnionType)
-        base = arguments[0] if is_union else get_origin(arguments[0]) or arguments[0]
+        method, argument = checks.way
+        result = method(self, argument, value, path)
+        if len(self.faults) > before or not isinstance(result, checks.kind):
+            return result
         try:
-            for check in (
-                arguments[1:] if isinstance(result, base) and len(self.faults) == before else ()
-            ):
+            for check in checks.functions:
                 check(result)
         except ValueError as error:
             self.reject(path, error, value)
         return result
 
-    def union(self, hints: tuple[Any, ...], value: Any, path: KeyPath) -> Any:
-        if value is None and type(None) in hints:
-            return None
-        members = [hint for hint in hints if hint is not type(None)]
-        if (
-            type(value) is int
-            and str in members
-            and ":" in (text := self.document.texts.get(path, ""))
-        ):
+    def optional(self, way: _Way, value: Any, path: KeyPath) -> Any:
+        method, argument = way
+        return None if value is None else method(self, argument, value, path)
+
+    def union(self, ways: dict[Any, _Way], value: Any, path: KeyPath) -> Any:
+        kind: Any = type(value)
+        if kind is int and str in ways and ":" in (text := self.document.texts.get(path, "")):
             return text  # a time, which YAML 1.1 reads as a number in base 60
-        if not self.is_own and {float, str} <= set(members) and scalars.has_exponent(value):
-            return self.convert(float, value, path)
-        fitting = [hint for hint in members if hint in scalars.KINDS and type(value) is hint]
-        if isinstance(value, dict):
-            classes = [hint for hint in members if isinstance(hint, type)]
-            fitting += [hint for hint in classes if dataclasses.is_dataclass(hint)]
-        return self.convert(fitting[0] if fitting else members[-1], value, path)
+        if not self.is_own and {float, str} <= ways.keys() and scalars.has_exponent(value):
+            kind = float
+        if kind not in scalars.KINDS or kind not in ways:
+            classes = [hint for hint in ways if kind is dict and dataclasses.is_dataclass(hint)]
+            kind = classes[0] if classes else [*ways][-1]
+        method, argument = ways[kind]
+        return method(self, argument, value, path)
+
+    def sequence(self, way: _Way, value: Any, path: KeyPath) -> Any:
+        method, argument = way
+        if not isinstance(value, list):
+            return (method(self, argument, value, path),)
+        return tuple(
+            method(self, argument, item, (*path, index)) for index, item in enumerate(value)
+        )
 
     def literal(self, words: tuple[Any, ...], value: Any, path: KeyPath) -> Any:
         if value not in words:
@@ -358,7 +384,8 @@ class _Reader:
             self.fault(path, message, hint, code="value-not-allowed", value=value)
         return value
 
-    def table(self, key_hint: Any, hint: Any, value: Any, path: KeyPath) -> dict[str, Any]:
+    def table(self, hints: tuple[Any, Any], value: Any, path: KeyPath) -> dict[str, Any]:
+        key_hint, hint = hints
         if not isinstance(value, dict):
             self.fault(path, "must be a mapping of names to values", code="value-type", value=value)
             return {}
@@ -367,12 +394,14 @@ class _Reader:
                 message = f"'{key}' must be a name"
                 self.fault((*path, key), message, "put it in quotes", code="key-invalid", value=key)
             elif get_origin(key_hint) is Annotated:
-                self.checked(get_args(key_hint), str(key), (*path, key))
-        type_of = getattr(key_hint, "type_of", lambda key: hint)
-        return {
-            str(key): self.convert(type_of(str(key)), item, (*path, key))
-            for key, item in value.items()
-        }
+                self.convert(key_hint, str(key), (*path, key))
+        if hasattr(key_hint, "type_of"):
+            return {
+                str(key): self.convert(key_hint.type_of(str(key)), item, (*path, key))
+                for key, item in value.items()
+            }
+        method, argument = _way(hint)
+        return {str(key): method(self, argument, item, (*path, key)) for key, item in value.items()}
 
     def parsed(self, hint: Any, value: Any, path: KeyPath) -> Any:
         keys = (
@@ -382,7 +411,8 @@ class _Reader:
             if isinstance(value, list)
             else ()
         )
-        if [at for at in (path, *((*path, key) for key in keys)) if self.is_ambiguous(at)]:
+        places = (path, *((*path, key) for key in keys)) if self.document.texts else ()
+        if [place for place in places if self.is_ambiguous(place)]:
             return None
         try:
             return hint.parse(value)
@@ -392,17 +422,17 @@ class _Reader:
 
     def dataclass(self, cls: type, value: Any, path: KeyPath) -> Any:
         if not isinstance(value, dict):
-            keys = list(_hints(cls))
+            keys = list(_ways(cls))
             message = f"must be a mapping with the keys {names.listed(keys, _LISTED)}"
             self.fault(path, message, code="value-type", value=value)
             return None
-        hints = _hints(cls)
+        ways = _ways(cls)
         for key in value:
-            if key not in hints and not self.is_own:
+            if key not in ways and not self.is_own:
                 hint = (
                     cls.hint_for(str(key))
                     if hasattr(cls, "hint_for")
-                    else names.suggest(str(key), list(hints))
+                    else names.suggest(str(key), list(ways))
                 )
                 self.fault(
                     (*path, key), f"'{key}' is not a key here", hint, code="key-unknown", value=key
@@ -411,10 +441,10 @@ class _Reader:
         complete = True
         required = _required(cls)
         values = dict(self.internal.get(path, {}))
-        for name, hint in hints.items():
+        for name, (method, argument) in ways.items():
             if name in value:
                 so_far = len(self.faults)
-                item = self.convert(hint, value[name], (*path, name))
+                item = method(self, argument, value[name], (*path, name))
                 if len(self.faults) == so_far:
                     values[name] = item
                 else:
@@ -441,6 +471,8 @@ class _Reader:
         return False
 
     def scalar(self, hint: Any, value: Any, path: KeyPath) -> Any:
+        if type(value) is hint and not self.is_own and path not in self.document.texts:
+            return value
         if hint in (int, float) and self.is_ambiguous(path):
             return value
         try:

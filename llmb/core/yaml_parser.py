@@ -164,7 +164,7 @@ class _Walk:
         self.lines.setdefault(path, node.start_mark.line + 1)
         if isinstance(node, yaml.ScalarNode):
             value = self.construct(node)
-            if type(value) in (int, float):
+            if type(value) in (int, float) and str(value) != node.value:
                 self.texts[path] = node.value
             return value
         if id(node) in self.open:

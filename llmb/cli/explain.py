@@ -15,7 +15,7 @@ from llmb.cli.results import Choice, judged, price_option, results_of, states_of
 from llmb.contract.formats import ParseSpec
 from llmb.contract.job import Job
 from llmb.contract.record import RunRecord
-from llmb.contract.rows import Row
+from llmb.contract.rows import Row, find_row
 from llmb.contract.window import parse_window
 from llmb.core import console
 from llmb.core.tables import escape, output_width
@@ -28,7 +28,6 @@ from llmb.measure.find_logs import log_of
 from llmb.measure.result import Result
 from llmb.measure.result_notes import REFUSED_KIND, cause_of_end
 from llmb.measure.run_result import with_cost
-from llmb.plan.configure import find_row
 from llmb.plan.images import recorded_digest
 from llmb.plan.published import Figure
 from llmb.run import store

@@ -12,7 +12,8 @@ from llmb.errors import KeyFaultError
 
 def require_positive(value: Any, *, unless: Collection[str] = ()) -> None:
     """Raise KeyFaultError for the first whole number below 1, except the fields ``unless``."""
-    for name in _field_names(type(value)):
+    kind: type = type(value)
+    for name in _field_names(kind):
         number = getattr(value, name)
         if type(number) is int and number < 1 and name not in unless:
             raise KeyFaultError(f"'{name}' must be 1 or more, not {number}", name, value=number)

@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import MISSING, field, fields
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from llmb.contract.model import require_positive
 from llmb.core.values import dataclass
@@ -13,6 +13,7 @@ from llmb.errors import KeyFaultError
 
 ANY_GPU = "any"
 ANY_DTYPE = "any"
+AnyRow = TypeVar("AnyRow", bound="Row")
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -222,6 +223,26 @@ class Row:
     def fits(self, gpu: str, dtype: str) -> bool:
         """Return True if the row is for this GPU type and dtype."""
         return dtype in self.dtype and (gpu in self.gpu or ANY_GPU in self.gpu)
+
+
+def find_row(
+    rows: Iterable[AnyRow], gpu: str, dtype: str, scale: int, *, strong: bool
+) -> AnyRow | None:
+    """Return the row that was tested at ``scale``, else the nearest below, else the first.
+
+    ``gpu`` is the known type whose rows apply. None if no row fits.
+    """
+    rows = [
+        row
+        for row in rows
+        if row.fits(gpu, dtype) and row.serves(scale) and row.strong_scaling == strong
+    ]
+    exact = next((row for row in rows if scale in row.scales.counts), None)
+    below = sorted(
+        (row for row in rows if row.scales.counts[0] <= scale),
+        key=lambda row: -row.scales.counts[-1],
+    )
+    return exact or next(iter([*below, *rows]), None)
 
 
 def check_unambiguous(rows: Iterable[Row], *path: str) -> None:

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Computes every number of one job from its workload's row, and checks that all divide. Pure."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 from llmb.contract.gpus import CPU, gpus_in_words, known_types
 from llmb.contract.job import Job, Training
 from llmb.contract.parameters import values_of
-from llmb.contract.rows import Row
+from llmb.contract.rows import Row, find_row
 from llmb.contract.settings import Settings
 from llmb.contract.spec import Size, Workload
 from llmb.core.names import nearest, suggest, with_list_command
@@ -16,28 +15,6 @@ from llmb.errors import Fault, InputFaults, UsageError, collected
 from llmb.plan import framework, rules, splits
 from llmb.plan.limits import ClusterLimits
 from llmb.plan.published import raises_vboost
-
-AnyRow = TypeVar("AnyRow", bound=Row)
-
-
-def find_row(
-    rows: Iterable[AnyRow], gpu: str, dtype: str, scale: int, *, strong: bool
-) -> AnyRow | None:
-    """Return the row that was tested at ``scale``, else the nearest below, else the first.
-
-    ``gpu`` is the known type whose rows apply. None if no row fits.
-    """
-    rows = [
-        row
-        for row in rows
-        if row.fits(gpu, dtype) and row.serves(scale) and row.strong_scaling == strong
-    ]
-    exact = next((row for row in rows if scale in row.scales.counts), None)
-    below = sorted(
-        (row for row in rows if row.scales.counts[0] <= scale),
-        key=lambda row: -row.scales.counts[-1],
-    )
-    return exact or next(iter([*below, *rows]), None)
 
 
 def row_for(

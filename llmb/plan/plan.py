@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from llmb.contract.entry import JobEntry
 from llmb.contract.job import Job
+from llmb.contract.rows import find_row
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.settings import NOTHING, Settings
 from llmb.contract.spec import Workload
@@ -14,7 +15,7 @@ from llmb.core.names import find_size, find_workload_and_size, size_unknown
 from llmb.core.values import dataclass
 from llmb.errors import Fault, UsageError
 from llmb.plan import entry_faults, framework
-from llmb.plan.configure import configure, find_row
+from llmb.plan.configure import configure
 from llmb.plan.entry_faults import faults_at
 from llmb.plan.framework import framework_of
 from llmb.plan.limits import ClusterLimits

@@ -175,7 +175,7 @@ def completed(
 
 def memory_of(workload: api.Workload, job: api.Job, site: api.Site) -> float | None:
     """The memory in GB that one GPU must have by the workload's row for ``job``."""
-    from llmb.plan.configure import find_row
+    from llmb.contract.rows import find_row
 
     size, strong = workload.sizes.get(job.model_size), bool(job.switches.strong_scaling)
     row = (

@@ -15,9 +15,10 @@ from llmb.builtin.nemo.nemo_pretrain import recipe_of
 from llmb.builtin.nemo.recipe_checks import installed_names, listed_names
 from llmb.contract.flops import model_flops
 from llmb.contract.model import MlaShape, ModelShape, MoeShape
+from llmb.contract.rows import find_row
 from llmb.contract.settings import Settings
 from llmb.contract.spec import Workload, read_workload
-from llmb.plan.configure import configure, find_row
+from llmb.plan.configure import configure
 from llmb.plan.limits import ClusterLimits
 
 Run = Callable[..., subprocess.CompletedProcess[str]]

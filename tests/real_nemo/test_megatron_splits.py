@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from llmb.builtin.plugins import builtin_plugins
+from llmb.contract.rows import find_row
 from llmb.contract.sbatch import SlurmConfig
 from llmb.contract.schema import ClusterConfig
-from llmb.plan.configure import find_row
 from llmb.plan.plan import make_plan
 from llmb.plugins.loader import load_plugins
 from llmb_installer.cluster_types import all_types

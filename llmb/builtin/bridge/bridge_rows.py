@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from llmb.builtin.nvidia_images import chosen_release
-from llmb.contract.rows import BatchRule, Row, check_unambiguous
+from llmb.contract.rows import BatchRule, Row, check_unambiguous, find_row
 from llmb.contract.spec import BridgeModel, Size, Workload, check_function
 from llmb.core import typed, yamlfile
 from llmb.core.values import dataclass
 from llmb.errors import KeyFaultError
-from llmb.plan.configure import find_row
 
 DTYPES = ("bf16", "fp8_cs", "fp8_mx", "fp8_sc", "nvfp4")  # in NVIDIA's words
 # of the word fp8, by size and GPU type

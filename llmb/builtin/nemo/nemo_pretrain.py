@@ -13,11 +13,10 @@ from llmb.contract.job import Job
 from llmb.contract.launch import Launch, Program, Site, StagedFile
 from llmb.contract.model import ModelShape, shared_width
 from llmb.contract.nemo_recipe import NemoRecipe
-from llmb.contract.rows import Row
+from llmb.contract.rows import Row, find_row
 from llmb.contract.spec import Size, Workload
 from llmb.contract.switches import PROFILE_RANKS, REPORT_INTERVAL
 from llmb.errors import UsageError
-from llmb.plan.configure import find_row
 
 RECIPE = "recipe.json"
 SCHEMA = 1

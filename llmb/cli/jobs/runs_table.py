@@ -118,9 +118,12 @@ def _of_sessions(
     selection = sessions.select(all_runs, filters.sessions)
     announce_sessions(selection)
     chosen = {run.id for run in selection.runs}
-    return [
-        run for run in runs if run.id in chosen or not (filters.sessions or states[run.id].is_end)
-    ]
+    open_runs = {run.id for run in runs if not (filters.sessions or states[run.id].is_end)}
+    if further := len(open_runs - chosen):
+        verb = "run of another session has" if further == 1 else "runs of other sessions have"
+        say(f"note: {further} {verb} not ended, and {'is' if further == 1 else 'are'} listed too")
+    listed = chosen | open_runs
+    return [run for run in runs if run.id in listed]
 
 
 def _row(run: RunRecord, state: JobState, result: Result | None) -> dict[str, Any]:

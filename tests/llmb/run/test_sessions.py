@@ -266,8 +266,10 @@ def test_jobs_lists_open_runs_of_every_session(
     done = llmb("jobs", "--format", "json")
     assert [row["id"] for row in json.loads(done.stdout)] == others
     assert "2 others" in done.stderr
+    assert "note: 1 run of another session has not ended, and is listed too\n" in done.stderr
     shown = llmb("jobs", "--session", "all", "--format", "json")
     assert [row["id"] for row in json.loads(shown.stdout)] == [ended, *others]
+    assert "listed too" not in shown.stderr
 
 
 def test_failed_runs_of_the_newest_session_are_retried_in_it(

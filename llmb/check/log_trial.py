@@ -20,8 +20,8 @@ from llmb.core.values import dataclass
 from llmb.errors import Fault, KeyFaultError, LlmbError, PluginError, author_fault
 from llmb.measure.log_reader import read_log
 from llmb.measure.log_result import result_of_log
+from llmb.measure.reader import LogReader, reader_of
 from llmb.measure.result import UNKNOWN, Metrics, Result
-from llmb.measure.run_result import LogReader, reader_of
 from llmb.plugins import answers
 from llmb.plugins.guard import rejected
 from llmb.plugins.loaded import Plugins

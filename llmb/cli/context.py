@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from llmb.contract.record import RunRecord
     from llmb.contract.schema import ClusterConfig
     from llmb.contract.spec import Workload
-    from llmb.measure.run_result import LogReader
+    from llmb.measure.reader import LogReader
     from llmb.plan.published import Figure
     from llmb.plugins.loaded import Plugins
     from llmb.run.store import Unreadable
@@ -229,7 +229,7 @@ class CliContext:
 
         A plugin whose ``llmb_parse`` takes neither log nor run is asked once for each size.
         """
-        from llmb.measure.run_result import reader_of
+        from llmb.measure.reader import reader_of
 
         key = workload.key, run.job.model_size
         if key not in self._readers:

@@ -14,15 +14,20 @@ from llmb.contract.gpus import peak_dtype
 from llmb.contract.job import Job
 from llmb.contract.model import ModelShape
 from llmb.contract.record import RunRecord
-from llmb.contract.samples import Samples
 from llmb.contract.state import COMPLETED, JobState
 from llmb.contract.window import Window
 from llmb.core import console
 from llmb.errors import LlmbError, UsageError
 from llmb.measure import columns, find_logs, summary
 from llmb.measure.log_lines import PatternError
+from llmb.measure.reader import (
+    LogReader,
+    as_submitted,
+    kept_reader,
+    submitted_metrics,
+)
 from llmb.measure.result import FAILED, SUCCESS, UNKNOWN, Result
-from llmb.measure.run_result import LogReader, as_submitted, reader_of, result_of_run
+from llmb.measure.run_result import result_of_run
 from llmb.plan.locate import is_archive
 from llmb.plugins.loaded import ResultRow
 
@@ -148,7 +153,7 @@ def _read(
         result = read(reader)
     before = None
     if state.is_end and result.status != SUCCESS:
-        before = stored.log_reader if stored is not None else summary.kept_reader(run)
+        before = stored.log_reader if stored is not None else kept_reader(run)
     if before is not None and before not in (reader, plugin_reader):
         earlier = None
         with suppress(PatternError):  # of an earlier version of the plugin
@@ -180,23 +185,6 @@ def reader_for(context: CliContext, run: RunRecord) -> LogReader:
     return _reader(context, run, summary.load(run))[0]
 
 
-def keep_reader(context: CliContext, run: RunRecord) -> None:
-    """Keep the reader of the log of a new run.
-
-    A plugin that cannot say yet is asked when there is a log, and only the metrics are kept.
-    """
-    workload = context.workloads.get(run.job.workload)
-    if workload is None:
-        return
-    try:
-        reader = context.log_reader(workload, run)
-    except LlmbError:
-        reader = reader_of(
-            workload, run.job.model_size, ParseSpec(samples=Samples()), context.plugins.failures
-        )
-    summary.keep_reader(run, reader)
-
-
 def _reader(
     context: CliContext, run: RunRecord, stored: summary.Summary | None
 ) -> tuple[LogReader, str]:
@@ -212,7 +200,7 @@ def _reader(
             console.warn_once(
                 f"{missing}: its logs are read as before, or as a format that llmb knows"
             )
-    before = stored.log_reader if stored is not None else summary.kept_reader(run)
+    before = stored.log_reader if stored is not None else kept_reader(run)
     if before is not None:
         return before, ""
     return LogReader(failures=context.plugins.failures), missing
@@ -220,7 +208,7 @@ def _reader(
 
 def _with_failures(reader: LogReader, run: RunRecord, stored: summary.Summary | None) -> LogReader:
     """Return ``reader`` with the causes of plugins that have been removed since."""
-    before = stored.log_reader if stored is not None else summary.kept_reader(run)
+    before = stored.log_reader if stored is not None else kept_reader(run)
     kinds = {failure.kind for failure in reader.failures}
     gone = [
         failure
@@ -234,7 +222,7 @@ def _as_submitted(reader: LogReader, run: RunRecord, stored: summary.Summary | N
     """Return ``reader`` with the metrics of the run's submission, else of its kept result."""
     if not reader.metrics:
         return reader
-    submitted = summary.submitted_metrics(run)
+    submitted = submitted_metrics(run)
     if submitted is None and stored is not None:
         submitted = stored.log_reader
     return reader if submitted is None else as_submitted(reader, submitted)

@@ -9,6 +9,7 @@ import math
 import types
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import MISSING
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -206,6 +207,41 @@ def _items_of(kind: type) -> Callable[[Any], Iterable[tuple[Any, Any]]] | None:
     return lambda value: [(name, getattr(value, name)) for name in names]
 
 
+def compact_data(value: Any) -> Any:
+    """Return ``own_data(value)`` without the fields that have their defaults.
+
+    Its file is half as long. Text of a log may contain NUL, which no file of llmb's own may.
+    """
+    kind = type(value)
+    if value is None or kind is int or kind is bool or (kind is float and math.isfinite(value)):
+        return value
+    if kind is str:
+        return value.replace("\0", "\ufffd") if "\0" in value else value
+    if (defaults := _defaults(kind)) is not None:  # type: ignore[arg-type]
+        data = {}
+        for name, default in defaults:
+            item = getattr(value, name)
+            if item is not default and item != default:
+                data[name] = compact_data(item)
+        return data
+    if isinstance(value, Mapping):
+        return {name: compact_data(item) for name, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [compact_data(item) for item in value]
+    return own_data(value)
+
+
+@cache
+def _defaults(kind: type) -> list[tuple[str, Any]] | None:
+    """Return the name and the default of each field, None for a type that is no dataclass."""
+    if not dataclasses.is_dataclass(kind):
+        return None
+    return [
+        (key.name, key.default if key.default_factory is MISSING else key.default_factory())
+        for key in dataclasses.fields(kind)
+    ]
+
+
 def keeping(value: Any, before: Any) -> Any:
     """Return ``own_data(value)`` with the keys of ``before`` that ``value`` does not know.
 
@@ -277,7 +313,7 @@ def _required(cls: type) -> frozenset[str]:
     return frozenset(
         field.name
         for field in dataclasses.fields(cls)
-        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        if field.default is MISSING and field.default_factory is MISSING
     )
 
 

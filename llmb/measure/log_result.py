@@ -29,10 +29,10 @@ from llmb.measure.describe_log import (
 )
 from llmb.measure.failure_causes import Cause
 from llmb.measure.log_lines import PatternError
+from llmb.measure.reader import LogReader
 from llmb.measure.result import FAILED, SUCCESS, UNKNOWN, Identity, Metrics, Override, Result
 from llmb.measure.root_cause import root_cause
 from llmb.measure.run_result import (
-    LogReader,
     metrics_of,
     read_samples,
     with_gaps,

@@ -3,11 +3,10 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from llmb.contract import metrics as known, state as states, window as measure
-from llmb.contract.failures import Failure
 from llmb.contract.flops import Flops, causal_flops, flops_of
 from llmb.contract.formats import MEGATRONS, ParseSpec
 from llmb.contract.metrics import Measured, MetricSpec
@@ -15,10 +14,8 @@ from llmb.contract.model import ModelShape
 from llmb.contract.record import RunRecord
 from llmb.contract.samples import Node, Samples
 from llmb.contract.settings import Settings
-from llmb.contract.spec import Workload
 from llmb.contract.state import JobState
 from llmb.contract.window import Window, covered, default_window
-from llmb.core.values import dataclass
 from llmb.errors import LlmbError
 from llmb.measure import (
     facts,
@@ -34,6 +31,7 @@ from llmb.measure.checkpoints import checkpoints_of
 from llmb.measure.log_lines import PatternError, UnitMismatchError
 from llmb.measure.log_reader import read_log
 from llmb.measure.losses import loss_curve
+from llmb.measure.reader import LogReader
 from llmb.measure.result import (
     CANCELLED,
     FAILED,
@@ -48,57 +46,6 @@ from llmb.measure.result import (
 from llmb.measure.root_cause import root_cause
 from llmb.measure.sustained import sustained_of
 from llmb.run import sessions
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogReader:
-    """A log's step lines and metrics, as a plugin and its workload describe them."""
-
-    spec: ParseSpec = field(default_factory=ParseSpec)  #: of its step lines
-    metrics: tuple[MetricSpec, ...] = ()  #: the workload's own, without metrics of training
-    headline: str = known.STEP_TIME  #: the metric that verdicts are about
-    failures: tuple[Failure, ...] = ()  #: causes of plugins, after llmb's own
-
-
-def reader_of(
-    workload: Workload,
-    size: str | None,
-    spec: ParseSpec | None,
-    failures: Sequence[Failure] = (),
-) -> LogReader:
-    """Return the reader of a run of ``workload`` (``size`` None if unknown).
-
-    ``spec`` is the plugin's, None if it has none. ``failures`` are the causes of all plugins, those
-    of the workload come first.
-    """
-    chosen = workload.all_metrics(size if size in workload.sizes else workload.default_size)
-    own_names = {metric.name for metric in workload.metrics}
-    declared = tuple(metric for metric in chosen if metric.name in own_names)
-    spec, names = spec or ParseSpec(), tuple(metric.name for metric in declared)
-    units = {metric.name: metric.unit for metric in declared if metric.unit}
-    if (spec.metrics, spec.metric_units) != (names, units):
-        spec = replace(spec, metrics=names, metric_units=units)
-    causes = (*workload.failures, *failures)
-    return LogReader(spec=spec, metrics=declared, headline=chosen[0].name, failures=causes)
-
-
-def as_submitted(reader: LogReader, submitted: LogReader) -> LogReader:
-    """Return ``reader`` with the metrics of ``submitted``: an upgraded plugin may declare others.
-
-    Unit, direction and limits of a metric, and the headline, are those of the submission. Metrics
-    that are new since are read too.
-    """
-    known_before = {metric.name: metric for metric in submitted.metrics}
-    if not known_before or submitted.metrics == reader.metrics:
-        return reader
-    new = [metric for metric in reader.metrics if metric.name not in known_before]
-    chosen = (*submitted.metrics, *new)
-    spec = replace(
-        reader.spec,
-        metrics=tuple(metric.name for metric in chosen),
-        metric_units={metric.name: metric.unit for metric in chosen if metric.unit},
-    )
-    return replace(reader, spec=spec, metrics=chosen, headline=submitted.headline)
 
 
 def metrics_of(

@@ -7,11 +7,9 @@ files that it was made from. After the log has been deleted, it is all that rema
 
 import contextlib
 import json
-import math
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, fields, is_dataclass, replace
-from functools import cache
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,17 +28,15 @@ from llmb.measure.checkpoints import Checkpoints
 from llmb.measure.facts import LogFacts, NodeFacts
 from llmb.measure.failure_causes import Cause
 from llmb.measure.losses import LossCurve
+from llmb.measure.reader import LogReader
 from llmb.measure.result import CANCELLED, FAILED, SUCCESS, Identity, Metrics, Result
-from llmb.measure.run_result import LogReader
 from llmb.measure.statistics import Statistics
 from llmb.measure.sustained import Sustained
 from llmb.run import sessions, store
 
-SUMMARY, READER = "summary.json", "reader.json"
+SUMMARY = "summary.json"
 SCHEMA_VERSION = 1
 _VERSION = "schema_version"
-_DEFAULT = LogReader()
-_READER, _METRICS_ALONE = "reader", "metrics"  # keys of the file READER
 LOG_GONE = "the log has been deleted since"
 EARLIER = "measured at an earlier reading: this one finds less"
 ONE_WINDOW = "only its default window was kept"
@@ -98,7 +94,7 @@ class Summary:
     @property
     def log_reader(self) -> LogReader:
         """The reader that read the log."""
-        return self.reader or _DEFAULT
+        return self.reader or LogReader()
 
     @property
     def flops(self) -> Flops | None:
@@ -246,83 +242,12 @@ def keep(
         "llmb_version": __version__,
         "made_from": {name: stamps[name] for name in _used(result, path, stamps)},
         "peak_tflops": peak_tflops,
-        "reader": None if reader == _DEFAULT else reader,
+        "reader": None if reader == LogReader() else reader,
         "result": row,
     }
     with contextlib.suppress(LlmbError):
-        text = json.dumps(_compact(summary), ensure_ascii=False, allow_nan=False) + "\n"
+        text = json.dumps(typed.compact_data(summary), ensure_ascii=False, allow_nan=False) + "\n"
         files.write_text(run.place / SUMMARY, text, durable=False)
-
-
-def keep_reader(run: RunRecord, reader: LogReader) -> None:
-    """Keep how the log of a new run is read, unless by llmb alone: its plugin may be gone by then.
-
-    A plugin that reads logs itself has read nothing yet, so that only the metrics are kept.
-    """
-    if reader.spec.samples is not None:
-        reader = replace(reader, spec=replace(reader.spec, samples=None))
-        data = {_METRICS_ALONE: reader} if reader.metrics else {}
-    else:
-        data = {_READER: reader} if reader != _DEFAULT else {}
-    if not data:
-        return
-    with contextlib.suppress(LlmbError):
-        text = json.dumps(_compact({_VERSION: SCHEMA_VERSION, **data}), ensure_ascii=False) + "\n"
-        files.write_text(run.directory / READER, text, durable=False)
-
-
-def kept_reader(run: RunRecord) -> LogReader | None:
-    """Return the reader that was kept when the run was made, or None."""
-    return _kept_reader(run, _READER)
-
-
-def submitted_metrics(run: RunRecord) -> LogReader | None:
-    """Return a reader with the metrics that the run's plugin declared when it was submitted."""
-    return _kept_reader(run, _READER) or _kept_reader(run, _METRICS_ALONE)
-
-
-def _kept_reader(run: RunRecord, key: str) -> LogReader | None:
-    path = f"{run.directory}/{READER}"
-    with contextlib.suppress(LlmbError):
-        data = files.read_json(path)
-        if isinstance(data, dict) and data.get(_VERSION) == SCHEMA_VERSION and key in data:
-            return typed.read_own(LogReader, path, data[key])
-    return None
-
-
-def _compact(value: Any) -> Any:
-    """Return ``value`` as data of a file, without the fields that have their defaults.
-
-    The file is half as long. Text of a log may contain NUL, which no file of llmb's own may.
-    """
-    kind = type(value)
-    if value is None or kind is int or kind is bool or (kind is float and math.isfinite(value)):
-        return value
-    if kind is str:
-        return value.replace("\0", "\ufffd") if "\0" in value else value
-    if (defaults := _defaults(kind)) is not None:  # type: ignore[arg-type]
-        data = {}
-        for name, default in defaults:
-            item = getattr(value, name)
-            if item is not default and item != default:
-                data[name] = _compact(item)
-        return data
-    if isinstance(value, Mapping):
-        return {name: _compact(item) for name, item in value.items()}
-    if isinstance(value, (tuple, list)):
-        return [_compact(item) for item in value]
-    return typed.own_data(value)
-
-
-@cache
-def _defaults(kind: type) -> list[tuple[str, Any]] | None:
-    """Return the name and the default of each field, None for a type that is no dataclass."""
-    if not is_dataclass(kind):
-        return None
-    return [
-        (key.name, key.default if key.default_factory is MISSING else key.default_factory())
-        for key in fields(kind)
-    ]
 
 
 def _used(result: Result, log: str, stamps: Mapping[str, Any]) -> Iterable[str]:

@@ -18,7 +18,7 @@ from llmb.core.values import dataclass
 
 # the file with a distribution's name, in the folder of each kind
 _NAMED_IN = {".dist-info": "METADATA", ".egg-info": "PKG-INFO"}
-_NAME = re.compile(r"^Name:[ \t]*(\S+)", re.MULTILINE | re.IGNORECASE)
+_STATED = re.compile(r"^(Name|Version):[ \t]*(\S+)", re.MULTILINE | re.IGNORECASE)
 _OBJECT = re.compile(r"([\w.]+)(?:\s*:\s*([\w.]+))?(?:\s*\[.*\])?")
 _ARCHIVES = (".egg", ".zip", ".whl")
 
@@ -31,6 +31,8 @@ class PluginEntry:
     #: ``module`` or ``module:object``
     value: str
     distribution: str
+    #: Of the distribution, empty if unknown.
+    version: str
 
     def load(self) -> object:
         """Import the module and return it, or its object. Raises whatever the import raises."""
@@ -63,6 +65,7 @@ def _entries_of_importlib(group: str) -> list[PluginEntry]:
             name=entry.name,
             value=entry.value,
             distribution=entry.dist.name if entry.dist is not None else "unknown",
+            version=entry.dist.version if entry.dist is not None else "",
         )
         for entry in entry_points(group=group)
     ]
@@ -77,10 +80,10 @@ def _entries_in_folders(group: str) -> Iterator[PluginEntry]:
                 continue
             seen.add(distribution)
             if pairs := _pairs(text_of(path / "entry_points.txt"), group):
-                match = _NAME.search(text_of(path / _NAMED_IN[path.suffix]))
-                name = match[1] if match is not None else distribution
+                stated = _stated(text_of(path / _NAMED_IN[path.suffix]))
+                name, version = stated.get("name", distribution), stated.get("version", "")
                 for key, value in pairs:
-                    yield PluginEntry(name=key, value=value, distribution=name)
+                    yield PluginEntry(name=key, value=value, distribution=name, version=version)
 
 
 def _information(folder: Path) -> list[Path]:
@@ -97,6 +100,12 @@ def text_of(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
+
+
+def _stated(text: str) -> dict[str, str]:
+    """Return the name and version that the metadata of a distribution state in their headers."""
+    headers = text.partition("\n\n")[0]
+    return {key.lower(): value for key, value in reversed(_STATED.findall(headers))}
 
 
 def _pairs(text: str, group: str) -> list[tuple[str, str]]:

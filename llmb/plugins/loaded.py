@@ -153,14 +153,9 @@ class Plugins:
             return None
 
     def version(self, source: str) -> str:
-        """Return the version of a plugin's distribution. Empty for a file."""
-        from importlib import metadata
-
+        """Return the version of a plugin's distribution. Empty if unknown and for a file."""
         origin = self.calls.sources.get(source)
-        try:
-            return metadata.version(origin.distribution) if origin is not None else ""
-        except metadata.PackageNotFoundError:
-            return ""
+        return "" if origin is None else origin.version
 
     def source_of(self, error: BaseException) -> str | None:
         """The plugin whose code was running when ``error`` was raised, if any."""

@@ -63,6 +63,8 @@ class PluginSource:
     distribution: str
     #: Its top module.
     owner: str
+    #: Of its distribution, empty if unknown and for a file.
+    version: str = ""
     #: Returns the file of its module, without an import.
     find_file: Callable[[], Path | None] = field(compare=False)
     #: May do anything.
@@ -159,10 +161,12 @@ def all_sources(
 ) -> tuple[list[PluginSource], list[Problem]]:
     """Return every plugin, llmb's own first, and the problems of LLMB_PLUGINS."""
     installed = (
-        [_of_entry(entry, entry.distribution) for entry in entries_of(GROUP)]
+        [_of_entry(entry, entry.distribution, entry.version) for entry in entries_of(GROUP)]
         if entries is None
         else [
-            _of_entry(entry, entry.dist.name if entry.dist is not None else "unknown")
+            _of_entry(entry, "unknown")
+            if entry.dist is None
+            else _of_entry(entry, entry.dist.name, entry.dist.version)
             for entry in entries
         ]
     )
@@ -175,7 +179,7 @@ def all_sources(
     ), unusable
 
 
-def _of_entry(entry: PluginEntry | EntryPoint, name: str) -> PluginSource:
+def _of_entry(entry: PluginEntry | EntryPoint, name: str, version: str = "") -> PluginSource:
     """Return the plugin of an entry point of the distribution ``name``."""
     module = entry.value.partition(":")[0].strip()
 
@@ -190,6 +194,7 @@ def _of_entry(entry: PluginEntry | EntryPoint, name: str) -> PluginSource:
         name=f"{name}:{entry.name}",
         distribution=re.sub(r"[-_.]+", "-", name).lower(),
         owner=module.partition(".")[0],
+        version=version,
         find_file=find_file,
         load=entry.load,
     )

@@ -5,7 +5,6 @@ import contextlib
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 
 from llmb.contract.job import Job
@@ -67,12 +66,8 @@ class Finder:
 
     def _version_of(self, source: str) -> str | None:
         """Return the version of the distribution of a plugin, or the digest of its files."""
-        distribution = source.partition(":")[0]
-        if distribution != FILE:
-            try:
-                return metadata.version(distribution)
-            except (metadata.PackageNotFoundError, ValueError):
-                return None
+        if source.partition(":")[0] != FILE:
+            return self.plugins.version(source) or None
         origin = self.plugins.calls.sources.get(source)
         path = None if origin is None else origin.find_file()
         digest = None if path is None else _sha256_of_plugin(path)

@@ -17,7 +17,7 @@ from llmb.contract.job import Job
 from llmb.contract.spec import Workload
 from llmb.contract.window import default_window
 from llmb.measure.log_reader import read_log
-from llmb.measure.run_result import reader_of
+from llmb.measure.reader import reader_of
 from llmb.plan.plan import make_plan
 from llmb.plan.published_tables import read_published
 from llmb_installer.cluster_types import all_types

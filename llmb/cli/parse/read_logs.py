@@ -26,8 +26,8 @@ from llmb.core.names import suggest
 from llmb.core.shell import map_many
 from llmb.errors import Fault, InputFaults, LlmbError, UsageError
 from llmb.measure import describe_log, find_logs, log_result
+from llmb.measure.reader import LogReader
 from llmb.measure.result import SUCCESS, Result
-from llmb.measure.run_result import LogReader
 from llmb.plan import entry_faults, select
 from llmb.run import store
 

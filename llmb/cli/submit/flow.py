@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 from llmb import __version__
-from llmb.cli import reading
 from llmb.cli.context import CliContext, say
 from llmb.cli.estimates import estimates_of
 from llmb.cli.submit import ab, announce, cost
@@ -21,10 +20,12 @@ from llmb.cli.submit.overrides import overrides_of
 from llmb.cli.usage import with_hints
 from llmb.contract.cluster import Cluster
 from llmb.contract.entry import JobList
+from llmb.contract.formats import ParseSpec
 from llmb.contract.gpus import GpuType, nearest_type
 from llmb.contract.job import Job
 from llmb.contract.launch_variable import Variables
 from llmb.contract.record import RunRecord, Session
+from llmb.contract.samples import Samples
 from llmb.contract.sbatch import PMIX
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.settings import Settings
@@ -41,11 +42,12 @@ from llmb.errors import (
     as_fault,
     describe,
 )
-from llmb.measure.result import SUCCESS, UNKNOWN
+from llmb.measure.reader import keep_reader, reader_of
 from llmb.plan.estimate import limit_warnings
 from llmb.plan.launch_variables import unread
 from llmb.plan.locate import CONFIG_FILE
 from llmb.plan.plan import Plan, make_plan
+from llmb.plugins.loaded import ResultRow
 from llmb.run import sessions, store
 from llmb.run.backlog import Backlog, OnResult, open_runs
 from llmb.run.follow import poll
@@ -195,7 +197,7 @@ def _plan(
     # Ranks cannot start under PMIx on a Slurm whose srun does not have it.
     has_pmix = not config.traits.sbatch_options or PMIX not in getattr(context.cluster, "lacks", ())
     items, launch_faults = prepare(
-        plan, context.plugins, config, slurm_args, has_pmix=has_pmix, kept_results=reading.kept_rows
+        plan, context.plugins, config, slurm_args, has_pmix=has_pmix, kept_results=_kept_rows
     )
     if not has_pmix and items:
         console.warn_once(NO_PMIX)
@@ -211,6 +213,12 @@ def _plan(
         say(f"warning: {text}")
     chosen = {id(job) for job in selected}
     return [item for item in items if id(item.job) in chosen], faults
+
+
+def _kept_rows(runs: Sequence[RunRecord]) -> list[ResultRow]:
+    from llmb.cli.reading import kept_rows  # slow to import, and only names of nodes need it
+
+    return kept_rows(runs)
 
 
 def _warn_of_unused(config: ClusterConfig, variables: Variables) -> None:
@@ -360,7 +368,7 @@ def _sender(
 
         def keep_and_report(result: SubmitResult) -> None:
             if result.error is None:
-                reading.keep_reader(context, result.run)
+                _keep_reader(context, result.run)
             on_result(result)
 
         return submit(
@@ -375,6 +383,22 @@ def _sender(
         )
 
     return send
+
+
+def _keep_reader(context: CliContext, run: RunRecord) -> None:
+    """Keep how the log of a new run is read.
+
+    A plugin that cannot say yet is asked when there is a log, and only the metrics are kept.
+    """
+    workload = context.workloads.get(run.job.workload)
+    if workload is None:
+        return
+    try:
+        reader = context.log_reader(workload, run)
+    except LlmbError:
+        spec = ParseSpec(samples=Samples())
+        reader = reader_of(workload, run.job.model_size, spec, context.plugins.failures)
+    keep_reader(run, reader)
 
 
 _WAIT = 600.0  # seconds for another --resume, which may be about to submit the same jobs
@@ -534,6 +558,7 @@ def _succeeded(
 ) -> list[RunRecord]:
     """The runs that succeeded, and completed ones whose logs cannot be read any more."""
     from llmb.cli.results import results_of, states_of
+    from llmb.measure.result import SUCCESS, UNKNOWN
 
     ended = [run for run in runs if states[run.id].is_end]
     results = results_of(context, ended, states_of(context, ended))

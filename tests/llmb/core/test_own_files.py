@@ -16,7 +16,7 @@ from llmb.contract.record import RunRecord
 from llmb.contract.state import JobState
 from llmb.core import own_files, typed
 from llmb.core.yamlfile import Document
-from llmb.measure.run_result import LogReader
+from llmb.measure.reader import LogReader
 from llmb.measure.summary import Summary
 
 _RECORDS = Path(__file__).parents[1] / "run" / "records"

@@ -18,8 +18,8 @@ from llmb.judge.fabrics import table
 from llmb.judge.judge import judge
 from llmb.measure.fabric import Fabric
 from llmb.measure.log_result import result_of_log
+from llmb.measure.reader import LogReader
 from llmb.measure.result import Result
-from llmb.measure.run_result import LogReader
 from llmb.plan.published import Figure
 
 NAME = "NVIDIA H100 80GB HBM3"

@@ -17,8 +17,8 @@ from llmb.judge.judge import judge
 from llmb.judge.per_metric import only_by
 from llmb.judge.value import FAIL, INVALID, NO_REFERENCE, PASS, WARN
 from llmb.measure.columns import from_json, report
+from llmb.measure.reader import reader_of
 from llmb.measure.result import SUCCESS, Result
-from llmb.measure.run_result import reader_of
 from llmb.plan.published import Figure
 from llmb.show.results_table import legend
 

@@ -22,8 +22,8 @@ from llmb.contract.metrics import MetricSpec
 from llmb.judge.judge import judge
 from llmb.measure import find_logs
 from llmb.measure.log_result import result_of_log
+from llmb.measure.reader import LogReader
 from llmb.measure.result import Result
-from llmb.measure.run_result import LogReader
 from llmb.plugins.loader import load_plugins
 
 CORPUS = Path(__file__).with_name("corpus")

@@ -20,8 +20,9 @@ from llmb.measure.describe_log import complete, describe_log, missing, model_of
 from llmb.measure.facts import DETECTED, LOSS_NAN, TRACED
 from llmb.measure.find_logs import find_logs, last_attempts
 from llmb.measure.log_result import result_of_log
+from llmb.measure.reader import LogReader
 from llmb.measure.result import Result
-from llmb.measure.run_result import LogReader, with_times
+from llmb.measure.run_result import with_times
 
 Wording = Callable[..., None]
 

@@ -18,8 +18,8 @@ from llmb.judge.verdict_causes import with_causes
 from llmb.measure import facts, log_result
 from llmb.measure.columns import csv_columns, report
 from llmb.measure.log_reader import read_log
+from llmb.measure.reader import LogReader
 from llmb.measure.result import Verdict
-from llmb.measure.run_result import LogReader
 from llmb.measure.stragglers import in_words
 
 RELATIVE, INDIVIDUAL = "GPU relative performance", "GPU individual performance"

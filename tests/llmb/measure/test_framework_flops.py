@@ -16,8 +16,8 @@ from llmb.contract.model import ModelShape
 from llmb.contract.settings import Settings
 from llmb.contract.spec import Workload
 from llmb.measure.log_result import result_of_log
+from llmb.measure.reader import LogReader
 from llmb.measure.result import Result
-from llmb.measure.run_result import LogReader
 
 PUBLISHED = Path(llmb_llama31.__file__).with_name("published-bridge.yaml")
 GPUS, BATCH = 64, 256

@@ -15,8 +15,8 @@ import pytest
 from llmb.contract.window import Window
 from llmb.judge.judge import judge
 from llmb.measure.log_result import result_of_log
+from llmb.measure.reader import LogReader
 from llmb.measure.result import Result
-from llmb.measure.run_result import LogReader
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 NAME = "pretrain_llama3.1_70b_fp8_cs_gpus64_tp1_pp1_cp1_mbs2_gbs256_bridge26.02.01"

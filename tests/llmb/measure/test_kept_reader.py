@@ -8,6 +8,7 @@ import pytest
 
 from llmb.contract import record
 from llmb.measure import summary
+from llmb.measure.reader import READER, kept_reader
 
 COMPLETE = Path(__file__).parents[1] / "run" / "records" / "complete"
 
@@ -18,7 +19,7 @@ COMPLETE = Path(__file__).parents[1] / "run" / "records" / "complete"
 def test_a_file_without_a_reader_is_none(text: str, tmp_path: Path) -> None:
     shutil.copytree(COMPLETE, tmp_path, dirs_exist_ok=True)
     run = record.load(tmp_path)
-    (tmp_path / summary.READER).write_text(
+    (tmp_path / READER).write_text(
         text.replace("%d", str(summary.SCHEMA_VERSION)), encoding="utf-8"
     )
-    assert summary.kept_reader(run) is None
+    assert kept_reader(run) is None

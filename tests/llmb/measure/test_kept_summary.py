@@ -19,6 +19,7 @@ from llmb.contract.state import FAILED, RUNNING, JobState
 from llmb.core import files, parallel, typed
 from llmb.errors import LlmbError
 from llmb.measure import summary
+from llmb.measure.reader import READER, kept_reader
 from llmb.measure.run_result import result_of_run
 from llmb.run import store
 
@@ -274,8 +275,8 @@ def test_a_shown_run_is_judged_by_all_repeats_although_none_is_kept(
 def test_a_damaged_reader_is_none(text: str, done: RunRecord, run: Run) -> None:
     first = results(run)
     kept_at(done).unlink()
-    (done.directory / summary.READER).write_text(text)
-    assert summary.kept_reader(done) is None
+    (done.directory / READER).write_text(text)
+    assert kept_reader(done) is None
     assert results(run) == first
 
 

@@ -21,8 +21,8 @@ from llmb.core.tables import render, to_json
 from llmb.judge.export import read_export
 from llmb.measure.columns import csv_columns, csv_rows, report
 from llmb.measure.log_result import result_of_log
+from llmb.measure.reader import LogReader
 from llmb.measure.result import FAILED, SUCCESS, Identity, Metrics, Result
-from llmb.measure.run_result import LogReader
 from llmb_testing.results import result_of
 
 BUSBW = Measured(mean=480.2, std=1.5, n=9, unit="GB/s", better="higher")

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from llmb.measure.log_result import result_of_log
+from llmb.measure.reader import LogReader
 from llmb.measure.result import Result
-from llmb.measure.run_result import LogReader
 
 EVENT = (
     '{prefix}:::MLLOG {{"namespace": "", "time_ms": {time}, "event_type": "{kind}", "key": "{key}",'

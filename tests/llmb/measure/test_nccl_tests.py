@@ -11,8 +11,9 @@ import pytest
 from llmb.contract.samples import NcclTable, Samples, Step
 from llmb.judge.judge import judge
 from llmb.measure.log_result import result_of_log
+from llmb.measure.reader import LogReader
 from llmb.measure.result import Metrics, Result
-from llmb.measure.run_result import LogReader, has_ended
+from llmb.measure.run_result import has_ended
 
 HEAD = """\
 # nThread 1 nGpus 8 minBytes 8 maxBytes 8589934592 step: 2(factor) warmup iters: 5 iters: 20

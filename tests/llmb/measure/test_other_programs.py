@@ -18,8 +18,8 @@ from llmb.judge.judge import judge
 from llmb.judge.value import INVALID, NO_REFERENCE
 from llmb.measure.describe_log import describe_log
 from llmb.measure.log_result import result_of_log
+from llmb.measure.reader import LogReader
 from llmb.measure.result import Result
-from llmb.measure.run_result import LogReader
 from llmb.plan.published import Figure
 from llmb.plugins.loader import load_plugins
 

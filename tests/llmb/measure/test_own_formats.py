@@ -9,7 +9,7 @@ from llmb.contract.formats import ParseSpec
 from llmb.errors import KeyFaultError
 from llmb.measure.log_reader import read_log, read_on
 from llmb.measure.log_result import result_of_log
-from llmb.measure.run_result import LogReader
+from llmb.measure.reader import LogReader
 
 JSON = ParseSpec(
     needle='"step"',

@@ -15,9 +15,9 @@ from llmb.contract.state import FAILED as FAILED_STATE, JobState
 from llmb.contract.window import LAST
 from llmb.measure.facts import LOSS_NAN
 from llmb.measure.log_result import result_of_log
+from llmb.measure.reader import LogReader
 from llmb.measure.result import FAILED, Metrics, Result
 from llmb.measure.result_notes import of_run
-from llmb.measure.run_result import LogReader
 
 
 def read(folder: Path, log: str) -> Result:

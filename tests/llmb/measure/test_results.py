@@ -31,8 +31,9 @@ from llmb.measure.columns import csv_columns, csv_rows, report
 from llmb.measure.facts import LOSS_NAN
 from llmb.measure.find_logs import find_logs, last_attempts, log_of, logs_at, run_directory
 from llmb.measure.log_result import result_of_log
+from llmb.measure.reader import LogReader
 from llmb.measure.result import Result, Verdict
-from llmb.measure.run_result import LogReader, result_of_run
+from llmb.measure.run_result import result_of_run
 from llmb.show.results_table import table_of
 
 Wording = Callable[..., None]

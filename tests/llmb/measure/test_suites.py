@@ -17,8 +17,8 @@ import pytest
 from llmb.judge.judge import judge
 from llmb.measure import find_logs, suites
 from llmb.measure.log_result import result_of_log
+from llmb.measure.reader import LogReader
 from llmb.measure.result import Result
-from llmb.measure.run_result import LogReader
 
 HEAD = """\
 #  Rank  0 Group  0 Pid  12345 on    node001 device  0 [0x1b] NVIDIA H100 80GB HBM3

@@ -13,8 +13,8 @@ from llmb.contract.record import RunRecord
 from llmb.contract.samples import Samples, Step
 from llmb.core import files, own_files, typed
 from llmb.measure import summary
+from llmb.measure.reader import LogReader
 from llmb.measure.result import Identity, Metrics, Result
-from llmb.measure.run_result import LogReader
 
 floats = st.floats(allow_nan=True, allow_infinity=True)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=9)

@@ -17,8 +17,7 @@ import pytest
 from llmb.contract.record import RunRecord
 from llmb.contract.samples import Samples
 from llmb.contract.spec import read_workload
-from llmb.measure import summary
-from llmb.measure.run_result import LogReader, reader_of
+from llmb.measure.reader import READER, LogReader, keep_reader, reader_of, submitted_metrics
 from llmb_testing.plugin_writer import write_benchmark
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -69,10 +68,10 @@ def done(request: pytest.FixtureRequest, plugin: Path, install: Any, run: Comman
     if request.param == "read before":
         run("results")
     elif request.param == "kept at submission":
-        summary.keep_reader(made, reader)
+        keep_reader(made, reader)
     else:
         own_samples = replace(reader, spec=replace(reader.spec, samples=Samples()))
-        summary.keep_reader(made, own_samples)
+        keep_reader(made, own_samples)
     return made
 
 
@@ -102,9 +101,9 @@ def test_another_direction_is_not_the_run_s(done: RunRecord, upgrade: Any, run: 
 
 def test_the_reader_of_a_submission_is_read_back(plugin: Path, done: RunRecord) -> None:
     reader = reader_of(read_workload(plugin / "workload.yaml"), "all_reduce", None)
-    kept = summary.submitted_metrics(done)
+    kept = submitted_metrics(done)
     if kept is None:
-        assert not (done.directory / summary.READER).exists()
+        assert not (done.directory / READER).exists()
     else:
         assert isinstance(kept, LogReader)
         assert (kept.metrics, kept.headline) == (reader.metrics, reader.headline)
@@ -116,11 +115,11 @@ def test_runs_that_measured_other_units_have_no_ratio(
     old = read_workload(plugin / "workload.yaml")
     own = replace(install, workloads={**install.workloads, "netbench": old})
     first = own.run("a1", own.job("netbench_all_reduce", "bf16", 8), LOG)
-    summary.keep_reader(first, reader_of(old, "all_reduce", None))
+    keep_reader(first, reader_of(old, "all_reduce", None))
     upgrade("unit: GB/s", "unit: kGB/s", "0.5")
     second = own.run("b1", own.job("netbench_all_reduce", "bf16", 8), LOG.replace("550", "0.55"))
     new = read_workload(plugin / "workload.yaml")
-    summary.keep_reader(second, reader_of(new, "all_reduce", None))
+    keep_reader(second, reader_of(new, "all_reduce", None))
     (row,) = json.loads(run("compare", "b1", "a1", "--format", "json").stdout)["comparisons"]
     assert (row["verdict"], row["ratio"]) == ("NO_REFERENCE", None)
     assert row["verdict_reason"] == "a1 measured busbw in GB/s, not kGB/s"

@@ -23,13 +23,17 @@ def distribute(
     (info / "entry_points.txt").write_text(text)
 
 
-def of_importlib(group: str) -> set[tuple[str, str, str]]:
+def of_importlib(group: str) -> set[tuple[str, ...]]:
     entries = metadata.entry_points(group=group)
-    return {(entry.name, entry.value, entry.dist.name) for entry in entries if entry.dist}
+    return {
+        (entry.name, entry.value, entry.dist.name, entry.dist.version)
+        for entry in entries
+        if entry.dist
+    }
 
 
-def as_tuples(entries: list[PluginEntry]) -> set[tuple[str, str, str]]:
-    return {(entry.name, entry.value, entry.distribution) for entry in entries}
+def as_tuples(entries: list[PluginEntry]) -> set[tuple[str, ...]]:
+    return {(entry.name, entry.value, entry.distribution, entry.version) for entry in entries}
 
 
 @pytest.mark.parametrize("group", ["llmb", "console_scripts"])
@@ -51,7 +55,7 @@ def test_the_first_folder_counts(
     monkeypatch.setattr(sys, "path", [*sys.path, str(later), "/nowhere", ""])
     distribute(folder, "My.Name-2.dist-info", "[g]\na = first\n", name="My.Name")
     distribute(later, "my_name-1.dist-info", "[g]\na = second\n", name="my-name")
-    assert as_tuples(entries_of("g")) == of_importlib("g") == {("a", "first", "My.Name")}
+    assert as_tuples(entries_of("g")) == of_importlib("g") == {("a", "first", "My.Name", "1")}
 
 
 def test_only_pairs_of_the_group(folder: Path) -> None:
@@ -59,12 +63,12 @@ def test_only_pairs_of_the_group(folder: Path) -> None:
         "a = none\n[other]\nb = none\n[ g ]\n# c = none\n\nd=module : thing [extra]\n[g2]\ne = x\n"
     )
     distribute(folder, "one-1.dist-info", text, name="one")
-    assert as_tuples(entries_of("g")) == {("d", "module : thing [extra]", "one")}
+    assert as_tuples(entries_of("g")) == {("d", "module : thing [extra]", "one", "1")}
 
 
 def test_of_setuptools(folder: Path) -> None:
     distribute(folder, "old.egg-info", "[g]\na = m\n", name="old-one", about="PKG-INFO")
-    assert as_tuples(entries_of("g")) == of_importlib("g") == {("a", "m", "old-one")}
+    assert as_tuples(entries_of("g")) == of_importlib("g") == {("a", "m", "old-one", "1")}
 
 
 def test_of_an_archive(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,12 +77,12 @@ def test_of_an_archive(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         file.writestr("packed-1.dist-info/METADATA", METADATA.format(name="packed", version="1"))
         file.writestr("packed-1.dist-info/entry_points.txt", "[g]\na = m\n")
     monkeypatch.syspath_prepend(archive)
-    assert as_tuples(entries_of("g")) == {("a", "m", "packed")}
+    assert as_tuples(entries_of("g")) == {("a", "m", "packed", "1")}
 
 
 def test_loads_a_module_or_its_object() -> None:
     def load(value: str) -> object:
-        return PluginEntry(name="a", value=value, distribution="d").load()
+        return PluginEntry(name="a", value=value, distribution="d", version="1").load()
 
     assert load("os.path") is sys.modules["os.path"]
     assert load("pathlib:Path.cwd") == Path.cwd

@@ -20,8 +20,7 @@ from llmb.contract.job import Job
 from llmb.contract.record import RunRecord
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.spec import read_workload
-from llmb.measure import summary
-from llmb.measure.run_result import LogReader
+from llmb.measure.reader import LogReader, keep_reader
 from llmb.run import store
 from llmb_testing.plugin_writer import write_benchmark
 
@@ -200,7 +199,7 @@ def test_a_pattern_that_finds_no_number_costs_its_own_runs_alone(
             needle="busbw", iteration=pattern, keys={"busbw": "busbw"}, source="netbench:netbench"
         )
         for record in store.all_runs(filled.config)[0]:
-            summary.keep_reader(record, LogReader(spec=spec, metrics=(), headline="busbw"))
+            keep_reader(record, LogReader(spec=spec, metrics=(), headline="busbw"))
     done = run(*command, *(() if command[0] == "jobs" else ("--window", "4-18")))
     # 1: results could not be read
     ends = (1,) if command[0] in ("results", "compare", "report") else (0, 3)

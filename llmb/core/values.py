@@ -28,10 +28,11 @@ def _dataclass(
     assert slots
     if cls is None:
         return partial(_dataclass, frozen=frozen, slots=slots, kw_only=kw_only)
-    if any(map(dataclasses.is_dataclass, cls.__mro__[1:])):
-        return dataclasses.dataclass(frozen=True, slots=True, kw_only=kw_only)(cls)
-    create = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True, kw_only=kw_only)
-    value: Any = create(cls)
+    # Only what inherits from a frozen dataclass must be created as one.
+    inherits = any(map(dataclasses.is_dataclass, cls.__mro__[1:]))
+    value: Any = dataclasses.dataclass(
+        init=False, repr=False, eq=False, frozen=inherits, slots=True, kw_only=kw_only
+    )(cls)
     for name in ("init", "repr", "eq", "frozen"):
         setattr(value.__dataclass_params__, name, True)  # subclasses see a frozen dataclass
     fields = dataclasses.fields(value)

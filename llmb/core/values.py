@@ -2,8 +2,8 @@
 """Creates frozen dataclasses in a third of the time that the standard library needs.
 
 Its decorator compiles six functions for each class, and a command has 70 to 250 of these classes.
-Here only ``__init__`` is compiled. The other functions are the same for all classes, or read the
-fields with ``operator.attrgetter``.
+Here only ``__init__`` is compiled, and only for a class that has values. The other functions are
+the same for all classes, or read the fields with ``operator.attrgetter``.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ def _dataclass(
     for name in ("init", "repr", "eq", "frozen"):
         setattr(value.__dataclass_params__, name, True)  # subclasses see a frozen dataclass
     fields = dataclasses.fields(value)
-    value.__init__ = _init_function(value, fields)
+    value.__init__ = _Init(value, fields)
     for name, function in {**_SHARED, **_comparing(fields)}.items():
         if cls.__dict__.get(name) is None:  # Python sets __hash__ to None beside __eq__
             setattr(value, name, function)
@@ -45,6 +45,19 @@ def _dataclass(
 
 if not TYPE_CHECKING:
     dataclass = _dataclass
+
+
+class _Init:
+    """Compiles the ``__init__`` of a class when it is first needed: most classes of a command have
+    no values.
+    """
+
+    def __init__(self, cls: Any, fields: tuple[dataclasses.Field[Any], ...]) -> None:
+        self.cls, self.fields = cls, fields
+
+    def __get__(self, value: object, _: type) -> Any:
+        function = self.cls.__init__ = _init_function(self.cls, self.fields)
+        return function if value is None else partial(function, value)
 
 
 def _init_function(cls: type, fields: Iterable[dataclasses.Field[Any]]) -> Any:

@@ -18,8 +18,8 @@ from llmb.contract.samples import Samples, Step
 from llmb.contract.window import Window
 from llmb.errors import Fault, LlmbError, PluginError, author_fault
 from llmb.measure.log_reader import read_log
+from llmb.measure.reader import LogReader
 from llmb.measure.result import SUCCESS, Result
-from llmb.measure.run_result import LogReader
 from llmb_testing.contract_support import fail, loaded, workload_of
 
 _CUTS = 60  # lengths at which the sample is cut

@@ -7,6 +7,7 @@ import os
 import pwd
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field
 from functools import cache
 
 from llmb.contract.state import ENDS, KNOWN, WAITING, JobState
@@ -78,6 +79,14 @@ class Client:
     ask_seconds: float = ASK_SECONDS
     #: The cluster that the commands ask, None for that of this machine.
     cluster: str | None = None
+    #: Answers of ``ask_once``.
+    _known: dict[tuple[str, ...], str] = field(default_factory=dict, compare=False, repr=False)
+
+    def ask_once(self, argv: Sequence[str]) -> str:
+        """As ``ask``, for an answer that stays the same while a command of llmb runs."""
+        if (key := tuple(argv)) not in self._known:
+            self._known[key] = self.ask(argv)
+        return self._known[key]
 
     def ask(self, argv: Sequence[str]) -> str:
         """The output of a command that only asks. Raises SilentError, LlmbError where it fails."""
@@ -354,7 +363,7 @@ _BROKEN = re.compile(r"^(?:down|fail|error|unknown|not_respond|power)|\*$")
 def cluster_name(client: Client) -> str:
     """The cluster's name in its configuration. Raises LlmbError, SilentError."""
     match = re.search(
-        r"^ClusterName\s*=\s*(\S+)", client.ask(["scontrol", "show", "config"]), re.MULTILINE
+        r"^ClusterName\s*=\s*(\S+)", client.ask_once(["scontrol", "show", "config"]), re.MULTILINE
     )
     if match is None:
         raise LlmbError("scontrol show config does not name the cluster", hint="try again later")

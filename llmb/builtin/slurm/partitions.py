@@ -140,7 +140,7 @@ def memory_limits(client: Client) -> dict[str, int]:
     Slurm takes a job that asks for all memory of such a node, and never starts it, unless it
     enforces the limits of partitions at submission. Raises LlmbError.
     """
-    default = _limit(client.ask(["scontrol", "show", "config"]))
+    default = _limit(client.ask_once(["scontrol", "show", "config"]))
     limits = {
         match[1]: limit
         for line in client.ask(["scontrol", "--oneliner", "show", "partition"]).splitlines()

@@ -97,7 +97,7 @@ class Job:
         values |= {
             "gbs": trained.gbs,
             "seq_length": trained.seq_length,
-            "num_layers": trained.num_layers,
+            "num_layers": self.num_layers,
             "changes": trained.changes,
             "nccl_trace": bool(switches.nccl_trace),
             "stragglers": switches.stragglers or None,
@@ -117,6 +117,28 @@ class Job:
             None if training is None else training.gbs,
             None if training is None else training.seq_length,
         )
+
+    @property
+    def gbs(self) -> int | None:
+        """Return the global batch in samples, or None if it trains no model."""
+        return self.with_dotted.gbs
+
+    @property
+    def seq_length(self) -> int | None:
+        """Return the sequence length in tokens, or None if it trains no model."""
+        return self.with_dotted.seq_length
+
+    @property
+    def num_layers(self) -> int | None:
+        """Return the layer count of its model, or None if it trains none."""
+        if self.training is not None and not self.dotted:
+            return self.training.num_layers
+        return self.with_dotted.num_layers
+
+    @property
+    def changes(self) -> Mapping[str, SettingValue]:
+        """Return the ``dotted`` settings that change its model or dtype, as in ``Trained``."""
+        return self.with_dotted.changes
 
     @property
     def trained(self) -> Training:

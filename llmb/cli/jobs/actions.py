@@ -36,7 +36,7 @@ from llmb.measure.result import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result
 from llmb.run import follow, retry as retrying, store
 from llmb.run.backlog import Backlog, OnResult, open_runs
 from llmb.run.named_nodes import NamedNodes
-from llmb.run.sessions import session_of
+from llmb.run.sessions import select, session_of
 from llmb.run.submit import Sent
 
 _NAMED = 8  # runs that fit on a line
@@ -112,22 +112,35 @@ def _follow(
 @click.command("cancel")
 @click.argument("runs", nargs=-1)
 @click.option("--all", "all_", is_flag=True, help="Cancel every run that has not ended.")
+@click.option(
+    "--session",
+    "sessions",
+    multiple=True,
+    callback=options.words,
+    metavar="ID|NAME",
+    help="Cancel the runs of this session that have not ended.",
+)
 @options.install_option
 @pass_context
-def cancel(context: CliContext, runs: tuple[str, ...], all_: bool) -> int:
+def cancel(
+    context: CliContext, runs: tuple[str, ...], all_: bool, sessions: tuple[str, ...]
+) -> int:
     """Cancel RUNS that are waiting or running."""
-    if bool(runs) == all_:
+    if sum(map(bool, (runs, all_, sessions))) != 1:
         raise UsageError(
-            "name the runs to cancel, or give --all",
+            "name the runs to cancel, or give --session ID or --all",
             hint="llmb-run jobs --live shows them",
             code="runs-missing",
             key="runs",
         )
     _refuse_all(runs)
-    outcome = follow.cancel(context.need_cluster(), context.runs(runs))
-    if all_ and not (outcome.cancelling or outcome.not_cancelled):
+    named = context.runs(runs)
+    if sessions:
+        named = select(named, sessions).runs
+    outcome = follow.cancel(context.need_cluster(), named)
+    if not (runs or outcome.cancelling or outcome.not_cancelled):
         say("nothing to cancel: no run is waiting or running")
-    for run, state in [] if all_ else outcome.ended:
+    for run, state in outcome.ended if runs else []:
         say(f"{run.id} has already ended: {state.state}")
     for run in outcome.cancelling:
         say(f"{run.id} {run.job.experiment_name}: cancelling")

@@ -31,6 +31,7 @@ from llmb.contract.schema import ClusterConfig
 from llmb.contract.settings import Settings
 from llmb.contract.state import COMPLETED, NOT_SUBMITTED, JobState
 from llmb.core import console, locks
+from llmb.core.names import listed
 from llmb.core.process import ProcessId
 from llmb.core.values import dataclass
 from llmb.errors import (
@@ -50,7 +51,7 @@ from llmb.plan.plan import Plan, make_plan
 from llmb.plugins.loaded import ResultRow
 from llmb.run import sessions, store
 from llmb.run.backlog import Backlog, OnResult, open_runs
-from llmb.run.follow import poll
+from llmb.run.follow import last_seen, poll, try_poll
 from llmb.run.prepare import Prepared, check, prepare
 from llmb.run.sessions import SessionRuns
 from llmb.run.submit import Sent, SubmitResult, submit
@@ -287,6 +288,9 @@ def _submit(
             names = ((item.job.workload, item.job.experiment_name) for item in items)
             store.show_anew(context.config, names)
         session, earlier = session_for(context, items, options, joblist)
+        if not options.resume:
+            with refusing(dry_run=False):
+                _note_under_way(context, items)
         limit = options.max_in_queue or context.config.max_in_queue
         if options.resume:
             remainder = rest_of(context, items, earlier)
@@ -312,6 +316,30 @@ def _submit(
     )
     failed = failed or bool(backlog.refused or backlog.count)
     return code or (LlmbError.exit_code if failed else 0)
+
+
+def _note_under_way(context: CliContext, items: Sequence[Prepared]) -> None:
+    """Print a note if runs of equal jobs have not ended: the command may be a repeated one."""
+    names = dict.fromkeys((item.job.workload, item.job.experiment_name) for item in items)
+    recorded = (run for name in names for run in store.runs_of(context.config, *name))
+    runs = [run for run in recorded if run.origin is None and not last_seen(run).is_final]
+    if not runs:
+        return
+    states, _ = try_poll(context.need_cluster(), runs)
+    under_way = remaining(items, (), [run for run in runs if not states[run.id].is_over]).live
+    if not under_way:
+        return
+    named = {sessions.session_of(run).id: sessions.session_of(run) for run in under_way}
+    titles = listed([*map(sessions.in_words, named.values())], _NAMED_SESSIONS)
+    jobs = f"{len(under_way)} of {len(items)} jobs"
+    say(
+        f"warning: {jobs} {'is' if len(under_way) == 1 else 'are'} waiting or running already, in"
+        f" session {titles}, and {'is' if len(under_way) == 1 else 'are'} submitted once more; to"
+        " submit only the others, add --resume"
+    )
+
+
+_NAMED_SESSIONS = 4  # in a line
 
 
 def _backlog_of(

@@ -272,6 +272,33 @@ def test_jobs_lists_open_runs_of_every_session(
     assert "listed too" not in shown.stderr
 
 
+def test_a_repeated_command_is_warned_of_and_its_session_cancelled(
+    llmb: Command, jobs: Path, scheduler: Scheduler, runs: Callable[[], list[RunRecord]]
+) -> None:
+    def submit(*words: str) -> str:
+        done = llmb("submit-all", jobs, *words)
+        assert done.returncode == 0
+        return done.stderr
+
+    scheduler.behave(Behaviour(script={"*": (RUNNING,)}))
+    assert "warning" not in submit()
+    first = {run.id for run in runs()}
+    (session,) = {sessions.session_of(run).id for run in runs()}
+    again = "submitted once more; to submit only the others, add --resume"
+    warning = f"warning: 8 of 8 jobs are waiting or running already, in session {session}, and are"
+    assert f"{warning} {again}\n" in submit()
+    (later,) = {sessions.session_of(run).id for run in runs()} - {session}
+    assert "warning" not in submit("--resume")
+    assert len(runs()) == 16
+
+    done = llmb("jobs", "cancel", "--session", later)
+    assert done.returncode == 0
+    assert done.stderr.count(": cancelling") == 8
+    assert not any(run_id in done.stderr for run_id in first)
+    assert "there is no session 'x'" in llmb("jobs", "cancel", "--session", "x").stderr
+    assert llmb("jobs", "cancel", "--session", later, "--all").returncode == 2
+
+
 def test_failed_runs_of_the_newest_session_are_retried_in_it(
     llmb: Command, scheduler: Scheduler, runs: Callable[[], list[RunRecord]]
 ) -> None:

@@ -17,7 +17,7 @@ from llmb.core import console, files, locks, process, typed, yamlfile
 from llmb.core.values import dataclass
 from llmb.errors import InputFaults, LlmbError, UsageError, as_fault
 from llmb.plan.config_layers import load_config
-from llmb.plan.locate import CONFIG_FILE
+from llmb.plan.locate import CONFIG_FILE, UNFINISHED
 from llmb.plan.read_config import NEWER, read_config
 from llmb.plugins.foreign import CODE as FOREIGN, find_own_install, refuse_foreign
 from llmb_installer.cluster_types import all_plugins, all_types
@@ -182,7 +182,7 @@ def unfinished_hint(folder: Path) -> str:
     wait = running_installer(folder)
     if wait is not None:
         return f"{wait}: wait until it has finished"
-    if (folder / FOLDER / _UNFINISHED).exists() and answers_path(folder).is_file():
+    if (folder / UNFINISHED).exists() and answers_path(folder).is_file():
         return f"to continue, run: llmb-install{format_option(folder)} --yes"
     return f"run: {repair_hint(folder)}"
 
@@ -197,7 +197,7 @@ def running_installer(folder: Path) -> str | None:
     )
 
 
-_UNFINISHED, _POINTER = "unfinished", "unfinished-install"
+_POINTER = "unfinished-install"
 
 
 def mark_unfinished(install: Path, environ: Mapping[str, str]) -> None:
@@ -207,7 +207,7 @@ def mark_unfinished(install: Path, environ: Mapping[str, str]) -> None:
     lost connection.
     """
     text = "llmb-install has not finished here: 'llmb-install' in this folder continues.\n"
-    files.write_text(install / FOLDER / _UNFINISHED, text)
+    files.write_text(install / UNFINISHED, text)
     # a convenience: the mark alone is enough in the folder
     with contextlib.suppress(LlmbError, OSError):
         files.write_text(state_folder(environ) / _POINTER, f"{install}\n")
@@ -216,7 +216,7 @@ def mark_unfinished(install: Path, environ: Mapping[str, str]) -> None:
 def mark_finished(install: Path, environ: Mapping[str, str]) -> None:
     """Remove the mark of an installation that came to its end."""
     with contextlib.suppress(OSError):
-        (install / FOLDER / _UNFINISHED).unlink(missing_ok=True)
+        (install / UNFINISHED).unlink(missing_ok=True)
         if _pointed(environ) == install:
             (state_folder(environ) / _POINTER).unlink(missing_ok=True)
 
@@ -228,7 +228,7 @@ def is_unfinished(install: Path) -> bool:
     """
     if not answers_path(install).is_file():
         return False
-    return (install / FOLDER / _UNFINISHED).exists() or not (install / CONFIG_FILE).exists()
+    return (install / UNFINISHED).exists() or not (install / CONFIG_FILE).exists()
 
 
 def last_unfinished(environ: Mapping[str, str]) -> Path | None:

@@ -9,6 +9,8 @@ from llmb.core import console, files
 from llmb.errors import UsageError
 
 CONFIG_FILE = "cluster_config.yaml"
+#: In an install directory whose installation runs, or was interrupted.
+UNFINISHED = Path(".llmb") / "unfinished"
 _HOW = (
     "give --install DIR, set LLMB_INSTALL, or go into an install directory; llmb-install makes one"
 )
@@ -46,6 +48,8 @@ def find_install(option: Path | None, environ: Mapping[str, str], cwd: Path | No
     for folder in (cwd, *cwd.parents):
         if (folder / CONFIG_FILE).is_file():
             return folder
+        if (folder / UNFINISHED).exists():
+            raise _unfinished(folder, "current folder")
     raise UsageError(
         f"no {CONFIG_FILE} in this folder or above it", hint=_HOW, code="install-missing"
     )
@@ -53,6 +57,21 @@ def find_install(option: Path | None, environ: Mapping[str, str], cwd: Path | No
 
 def _absolute(path: Path, cwd: Path | None) -> Path:
     return path if path.is_absolute() else (cwd or console.current_folder()) / path
+
+
+def _unfinished(folder: Path, source: str) -> UsageError:
+    """The error for a folder that has no configuration yet."""
+    option = f"--install {shlex.quote(str(folder))}"
+    return UsageError(
+        f"{source}: the installation in {folder} has not finished",
+        hint=(
+            f"llmb-install status {option} says whether it is running; to continue it, run:"
+            f" llmb-install {option} --yes"
+        ),
+        code="install-unfinished",
+        key=source,
+        value=str(folder),
+    )
 
 
 def _checked(folder: Path, source: str) -> Path:
@@ -66,6 +85,8 @@ def _checked(folder: Path, source: str) -> Path:
             message, hint=hint, code="archive-read-only", key=source, value=str(folder)
         )
     if not (folder / CONFIG_FILE).is_file():
+        if (folder / UNFINISHED).exists():
+            raise _unfinished(folder, source)
         is_other = "is not a folder" if folder.exists() else "does not exist"
         state = f"has no {CONFIG_FILE}" if folder.is_dir() else is_other
         raise UsageError(

@@ -41,8 +41,8 @@ def suspects(context: api.CommandContext, /, fmt: str) -> int:
     rows: list[past_runs.ResultRow] = []
     if runs:
         since = past_runs.first_day(runs)
-        words = ["results", "--session", "all", "--since", since, "--format", "json"]
-        rows = json.loads(context.call(words)[1])["results"]
+        words = ["results", "--session", "all", "--since", since, "--exclude-cancelled"]
+        rows = json.loads(context.call([*words, "--format", "json"])[1])["results"]
     listed = find(runs, rows)
     if fmt == "json":
         print_object({"nodes": [as_data(suspect) for suspect in listed]})

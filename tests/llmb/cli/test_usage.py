@@ -283,6 +283,13 @@ def test_a_format_that_another_command_writes_is_answered_with_it(
     assert done.stderr.splitlines()[-1] == f"hint: write: {command}"
 
 
+@pytest.mark.parametrize("name", ["doctor", "verify", "uninstall"])
+def test_a_command_of_the_installer_is_named(name: str, llmb_here: Command) -> None:
+    done = llmb_here(name, "--json")
+    assert done.returncode == 2
+    assert f"hint: write: llmb-install {name} --json\n" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "message", "command"),
     [

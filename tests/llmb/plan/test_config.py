@@ -23,6 +23,7 @@ from llmb.errors import Fault, InputFaults, UsageError, describe
 from llmb.plan.config_layers import load_config
 from llmb.plan.locate import find_install
 from llmb.plan.read_config import NEWER, read_config
+from llmb_installer import record
 from llmb_installer.cluster_types import all_types
 from llmb_runai.runai_config import RunaiConfig, RunaiPvc
 
@@ -660,6 +661,19 @@ def test_a_missing_install_directory_is_an_error_with_a_hint(
     assert (caught.value.code, caught.value.key) == ("install-missing", source)
     assert str(caught.value.value) == (str(tmp_path / "gone") if source else "None")
     wording("config", describe(caught.value))
+
+
+@pytest.mark.parametrize("option", [True, False])
+def test_an_installation_that_has_not_finished_is_named_with_the_way_to_continue(
+    option: bool, tmp_path: Path
+) -> None:
+    record.mark_unfinished(tmp_path, {"HOME": str(tmp_path)})
+    inside = tmp_path / "venvs"
+    inside.mkdir()
+    with pytest.raises(UsageError) as caught:
+        find_install(tmp_path if option else None, {}, inside)
+    assert caught.value.code == "install-unfinished"
+    assert f"llmb-install --install {tmp_path} --yes" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize("where", ["deep", "option"])

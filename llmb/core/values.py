@@ -22,7 +22,8 @@ def _dataclass(
 ) -> Any:
     """Do as ``dataclasses.dataclass`` does, with ``frozen`` and ``slots``.
 
-    Fields with ``init=False`` and ``InitVar`` are not supported.
+    ``__post_init__`` gives a field with ``init=False`` its value, without a default. ``InitVar`` is
+    not supported.
     """
     assert frozen
     assert slots
@@ -64,6 +65,8 @@ def _init_function(cls: type, fields: Iterable[dataclasses.Field[Any]]) -> Any:
     names: dict[str, object] = {"_set": object.__setattr__, "_omitted": MISSING}
     positional, keywords, lines = ["self"], ["*"], []
     for field in fields:
+        if not field.init:
+            continue
         parameter = value = field.name
         if field.default is not MISSING:
             names[f"_default_{field.name}"] = field.default

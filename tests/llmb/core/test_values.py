@@ -85,6 +85,25 @@ def test_fields_have_their_values_and_defaults() -> None:
     assert LaterJob(name="a", after=3).gpus == 8
 
 
+def test_a_field_can_be_made_of_others() -> None:
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Named:
+        first: str
+        name: str = field(init=False)
+
+        def __post_init__(self) -> None:
+            object.__setattr__(self, "name", f"{self.first} X")
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Later(Named):
+        title: str = ""
+
+    assert repr(Named(first="A")).endswith("Named(first='A', name='A X')")
+    assert Later(first="A", title="Dr").name == "A X"
+    with pytest.raises(TypeError):
+        Named(first="A", name="B")  # type: ignore[call-arg]
+
+
 def test_equal_values_have_one_hash() -> None:
     job = Job(name="a", place="here", words=["x"])
     assert job == Job(name="a", place="there", words=["x"])

@@ -14,6 +14,9 @@ from llmb.cli.results import Choice, choice_options, choose_runs, gather, judged
 from llmb.core.tables import Column
 from llmb.errors import UsageError
 from llmb.judge.export import accept_baseline, baseline_facts, baselines, why_rejected
+from llmb.judge.far_runs import far_runs
+
+_NAMED = 8  # runs in a command to type
 
 
 @click.group("baseline", cls=options.CommandGroup)
@@ -59,6 +62,15 @@ def accept(
     )
     skipped = f", {len(results) - len(accepted)} skipped" if len(accepted) < len(results) else ""
     say(f"baseline {name}: {len(accepted)} run{'s' if len(accepted) != 1 else ''}{skipped}: {path}")
+    for far_run in (far := far_runs(accepted)):
+        say(f"warning: {far_run}: it widens the intervals of comparisons with this baseline")
+    if far:
+        far_ids = {far_run.result.identity.run for far_run in far}
+        others = [result.identity.run for result in accepted]
+        ids = [run for run in others if run is not None and run not in far_ids]
+        named = " ".join(ids) if len(ids) <= _NAMED else "RUNS, the others"
+        pronoun = "it" if len(far) == 1 else "them"
+        say(f"without {pronoun}: llmb-run baseline accept {name} --replace {named}")
     say(f"Submit the same jobs again, then: llmb-run compare --baseline {name}")
 
 

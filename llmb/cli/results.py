@@ -29,10 +29,11 @@ from llmb.errors import RUN_FAILED, LlmbError, UsageError
 from llmb.judge import export
 from llmb.judge.compare import judged_against
 from llmb.judge.export import Baseline
+from llmb.judge.far_runs import far_runs
 from llmb.judge.judge import judge
 from llmb.judge.per_metric import only_by
 from llmb.judge.sustained import with_sustained
-from llmb.judge.value import BAD
+from llmb.judge.value import BAD, INCONCLUSIVE
 from llmb.judge.verdict_causes import EXPLAINED, with_causes
 from llmb.measure import columns
 from llmb.measure.result import CANCELLED, UNKNOWN, Identity, Result
@@ -518,9 +519,16 @@ def print_report(
         for line in (
             *results_table.legend(results, archived=archived),
             *(digest(results) if fmt == "table" else ()),
+            *(_undecided(results) if fmt == "table" else ()),
         ):
             say(escape(line))
     return exit_code(results)
+
+
+def _undecided(results: Sequence[Result]) -> list[str]:
+    """Return a line for each run that is far from its repeats, which have no clear verdict."""
+    results = [result for result in results if result.verdict.word == INCONCLUSIVE]
+    return [f"note: {run}, which widens intervals" for run in far_runs(results)]
 
 
 def exit_code(results: Iterable[Result]) -> int:

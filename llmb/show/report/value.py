@@ -68,7 +68,7 @@ class Against:
             ),
             judge.INCONCLUSIVE: (
                 f"the 95 % interval of the ratio reaches from below {FAIL_BELOW} to above"
-                f" {WARN_BELOW}: more repeats would decide"
+                f" {WARN_BELOW}: more repeats may decide"
             ),
             judge.WARN: f"slightly {worse}: the ratio is below {WARN_BELOW}",
             judge.SUSPICIOUS: (

@@ -468,6 +468,28 @@ def test_a_baseline_is_not_replaced_unasked(install: HandMade, run: Run, wording
     wording("compare", run("compare", "--baseline", "goood").stderr)
 
 
+def test_a_run_far_from_its_repeats_is_named(install: HandMade, run: Run) -> None:
+    for number, seconds in enumerate((2.75, 2.76, 5.5, 2.74), start=1):
+        install.measured(f"a{number}", seconds)
+    done = run("baseline", "accept", "good")
+    far = "a3 is 0.501 of the median of its 4 repeats"
+    without = "good --replace a1 a2 a4"
+    assert f"warning: {far}: it widens the intervals" in done.stderr
+    assert re.search(rf"without it: llmb-run baseline accept .*{without}\n", done.stderr)
+    install.measured("b1", 2.9)
+    words = ("compare", "b1", "--baseline", "good")
+    (row,) = compared(run, *words[1:])["comparisons"]
+    assert row["verdict"] == "INCONCLUSIVE"
+    assert f"note: {far}, which widens intervals\n" in run(*words).stderr
+
+    done = run("baseline", "accept", *without.split())
+    assert done.returncode == 0
+    assert "widens" not in done.stderr
+    (row,) = compared(run, *words[1:])["comparisons"]
+    assert row["verdict"] == "FAIL"
+    assert "widens" not in run(*words).stderr
+
+
 def test_nothing_good_is_no_baseline(install: HandMade, run: Run) -> None:
     install.run("f1", install.job("llama3.1_8b", "bf16", 8), OOM, "FAILED")
     done = run("baseline", "accept", "good")

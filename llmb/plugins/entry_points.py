@@ -16,8 +16,7 @@ from pathlib import Path
 
 from llmb.core.values import dataclass
 
-# the file with a distribution's name, in the folder of each kind
-_NAMED_IN = {".dist-info": "METADATA", ".egg-info": "PKG-INFO"}
+_SUFFIXES = (".dist-info", ".egg-info")  # of folders about distributions
 _STATED = re.compile(r"^(Name|Version):[ \t]*(\S+)", re.MULTILINE | re.IGNORECASE)
 _OBJECT = re.compile(r"([\w.]+)(?:\s*:\s*([\w.]+))?(?:\s*\[.*\])?")
 _ARCHIVES = (".egg", ".zip", ".whl")
@@ -80,7 +79,7 @@ def _entries_in_folders(group: str) -> Iterator[PluginEntry]:
                 continue
             seen.add(distribution)
             if pairs := _pairs(text_of(path / "entry_points.txt"), group):
-                stated = _stated(text_of(path / _NAMED_IN[path.suffix]))
+                stated = stated_in(path)
                 name, version = stated.get("name", distribution), stated.get("version", "")
                 for key, value in pairs:
                     yield PluginEntry(name=key, value=value, distribution=name, version=version)
@@ -89,7 +88,7 @@ def _entries_in_folders(group: str) -> Iterator[PluginEntry]:
 def _information(folder: Path) -> list[Path]:
     """Return the folders about distributions in a folder, which need not exist."""
     try:
-        return [path for path in folder.iterdir() if path.suffix in _NAMED_IN]
+        return [path for path in folder.iterdir() if path.suffix in _SUFFIXES]
     except OSError:
         return []
 
@@ -102,8 +101,11 @@ def text_of(path: Path) -> str:
         return ""
 
 
-def _stated(text: str) -> dict[str, str]:
-    """Return the name and version that the metadata of a distribution state in their headers."""
+def stated_in(folder: Path) -> dict[str, str]:
+    """Return the ``name`` and ``version`` of a distribution that a folder about it states, if it
+    does.
+    """
+    text = text_of(folder / "METADATA") or text_of(folder / "PKG-INFO")
     headers = text.partition("\n\n")[0]
     return {key.lower(): value for key, value in reversed(_STATED.findall(headers))}
 

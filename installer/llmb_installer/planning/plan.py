@@ -19,10 +19,12 @@ from llmb.plan.locate import CONFIG_FILE
 from llmb.plan.published_tables import read_published
 from llmb.plugins import loaded
 from llmb.plugins.loader import add_benchmarks, load_plugins
+from llmb.plugins.sources import BENCHMARKS, benchmarks_in
 from llmb_installer import record
 from llmb_installer.answers.layers import override, override_by_settings
 from llmb_installer.answers.read import read_answers
 from llmb_installer.answers.schema import ARCHITECTURES, AUTO, Answers
+from llmb_installer.cluster_types import all_plugins
 from llmb_installer.detect.auto import recall_gres, resolve_auto
 from llmb_installer.detect.detected import InstallDirectory
 from llmb_installer.detect.site import make_site
@@ -236,8 +238,9 @@ class Offered:
 
 def load_offered(install: Path | None = None) -> Offered:
     """Load the plugins, and the benchmarks of ``install``. Raises LlmbError without a workload."""
-    plugins = load_plugins(builtin_plugins())
-    if install is not None:
+    plugins = all_plugins()
+    if install is not None and benchmarks_in(install / BENCHMARKS):
+        plugins = load_plugins(builtin_plugins())  # others must not get these benchmarks
         add_benchmarks(plugins, install)
     workloads = plugins.workloads()
     if not workloads:

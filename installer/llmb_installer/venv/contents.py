@@ -13,13 +13,13 @@ import os
 import re
 import shutil
 import uuid
-from importlib.metadata import PathDistribution
 from pathlib import Path
 from typing import Any
 
 from llmb.core.names import listed
 from llmb.core.values import dataclass
 from llmb.errors import Fault, LlmbError
+from llmb.plugins.entry_points import stated_in
 from llmb_installer.step import Facts
 from llmb_installer.venv.lock import normalized
 
@@ -105,12 +105,9 @@ def packages(folder: Path) -> dict[str, InstalledPackage]:
 def packages_in(base: Path) -> dict[str, InstalledPackage]:
     packages = {}
     for info in sorted([*base.glob("*.dist-info"), *base.glob("*.egg-info")]):
-        if (info / "METADATA").is_file() or (info / "PKG-INFO").is_file():
-            metadata = PathDistribution(info).metadata
-            if metadata["Name"] and metadata["Version"]:
-                packages[normalized(metadata["Name"])] = InstalledPackage(
-                    name=metadata["Name"], version=metadata["Version"], info=info
-                )
+        stated = stated_in(info)
+        if stated.keys() >= {"name", "version"}:
+            packages[normalized(stated["name"])] = InstalledPackage(**stated, info=info)
     return packages
 
 

@@ -65,12 +65,15 @@ def shorter(experiment: str) -> Iterator[str]:
 
     The least informative parts are omitted first: ``pretrain_``, then parallelism without effect
     (``tp1``, ``vpNone``), then the other numbers one by one, replaced by ``..``. Workload, size,
-    dtype, GPU count and the text after the numbers are kept. Other texts are not changed. If no
-    model is trained, the words of the parameters are such numbers.
+    dtype, GPU count and the text after the numbers are kept. If no model is trained, the words of
+    the parameters are such numbers. The name of a workload alone loses ``pretrain_``. Other texts
+    are not changed.
     """
     yield experiment
     parts = _parts_of(experiment)
     if parts is None:
+        if (workload := re.fullmatch(r"pretrain_([^_]+)", experiment)) is not None:
+            yield workload[1]
         return
     begin, numbers, end = parts
     whole = "_".join([begin, *numbers]) + end

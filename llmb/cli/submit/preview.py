@@ -316,7 +316,9 @@ def _columns(fmt: str, rows: Sequence[Mapping[str, Any]], swept: Sequence[str]) 
         Column(key="model_size", heading="Size"),
     ]
     identity += [Column(key="dtype", heading="Dtype"), Column(key="gpu_type", heading="GPU")]
-    identity += [Column(key="framework", heading="Framework")]
+    # a column that distinguishes no rows is optional
+    framework, profile = (len({row[key] for row in rows}) == 1 for key in ("framework", "profile"))
+    identity += [Column(key="framework", heading="Framework", optional=framework)]
     numbers = ("scale", "repeat", *_SPLITS, "nodes")
     parameters = [Column(key=f"{_OWN}.{name}", heading=name, right=True) for name in swept]
     counts = [
@@ -335,7 +337,7 @@ def _columns(fmt: str, rows: Sequence[Mapping[str, Any]], swept: Sequence[str]) 
             key="profile",
             heading="Profile",
             show=lambda profile: "yes" if profile else "",
-            optional=True,
+            optional=profile,
         ),
     ]
     details += [Column(key="changed", heading="Changed")]

@@ -848,7 +848,23 @@ def test_a_table_fits_a_narrow_terminal(
     )
     head, _, line = done.stdout.splitlines()
     assert max(map(len, (head, line))) <= 80
-    assert line.split()[:3] == ["pretrain_llama3.1", "405b", "fp8"]
+    assert line.split()[:3] == ["llama3.1", "405b", "fp8"]
+
+
+def test_a_narrow_table_keeps_the_columns_that_distinguish_rows(
+    cluster: Cluster, llmb_here: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    jobs = tmp_path / "jobs.yaml"
+    jobs.write_text("pretrain_nemotron4_15b: {dtypes: fp8, scales: [1024], add_profile: true}\n")
+    done = llmb_here("submit-all", jobs, "--install", cluster(), "-d")
+    head, _, *rows = done.stdout.splitlines()
+    assert max(map(len, (head, *rows))) <= 80
+    assert head.split()[0] == "Workload"
+    assert head.split()[-1] == "Profile"
+    assert [line.split()[:2] for line in rows] == [["nemotron4", "15b"]] * 2
+    assert len(set(rows)) == 2
+    assert "omitted in 80 columns: " in done.stderr
 
 
 def test_a_slurm_without_pmix_is_named_and_overlap_is_set_up_without_it(

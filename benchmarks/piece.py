@@ -3,6 +3,7 @@
 LOG, reference.
 """
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -59,6 +60,7 @@ def reference() -> None:
 
 def main() -> None:
     """Do the work that the command line names."""
+    gc.freeze()  # what was imported is not looked at again, however much it is
     match sys.argv[1:]:
         case ["plan", folder]:
             plan(Path(folder))

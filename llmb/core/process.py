@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import time
 from functools import lru_cache
 from pathlib import Path
@@ -145,7 +144,7 @@ def _has_proc() -> bool:
 
 @lru_cache(maxsize=1)
 def host_name() -> str:
-    return socket.gethostname().split(".")[0]
+    return os.uname().nodename.split(".")[0]
 
 
 def user_name() -> str | None:

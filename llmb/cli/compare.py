@@ -32,7 +32,7 @@ from llmb.judge import compare, export
 from llmb.judge.compare import Comparison, measures
 from llmb.judge.export import Baseline
 from llmb.judge.far_runs import far_runs
-from llmb.judge.judge import why_invalid
+from llmb.judge.judge import why_invalid, without_session
 from llmb.judge.scaling import ScalingPoint, columns, rows_of, scaling_points, settings
 from llmb.judge.value import BAD, FAIL, INCONCLUSIVE
 from llmb.measure.result import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result
@@ -259,7 +259,7 @@ def _far_runs(rows: Sequence[Comparison], results: Sequence[Result]) -> list[str
     sides: tuple[list[Result], list[Result]] = ([], [])
     for result in results:
         sides[(result.identity.run or result.identity.path) in ours].append(result)
-    found = [*far_runs(sides[True]), *far_runs(sides[False])]
+    found = [*far_runs(sides[True]), *far_runs(map(without_session, sides[False]))]
     return [f"note: {run}, which widens intervals" for run in found]
 
 

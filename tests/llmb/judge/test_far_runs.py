@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of finding runs that are far from their repeats."""
 
+from dataclasses import replace
+
 import pytest
 
 from llmb.contract.metrics import Measured
 from llmb.judge.far_runs import far_runs
+from llmb.judge.judge import without_session
 from llmb.measure.result import SUCCESS, Identity, Metrics, Result
 
 
@@ -43,6 +46,15 @@ def test_a_run_is_far_by_deviations_of_its_repeats(
 def test_more_is_better_above_one() -> None:
     (found,) = far_runs(results([100.0, 101.0, 50.0, 99.0], "higher"))
     assert str(found) == "r2 is 0.503 of the median of its 4 repeats"
+
+
+def test_runs_that_were_accepted_together_are_repeats() -> None:
+    nights = [
+        replace(result, identity=replace(result.identity, session=str(number // 2)))
+        for number, result in enumerate(results([1.0, 1.01, 2.0, 0.99]))
+    ]
+    assert far_runs(nights) == []
+    assert [run.result.identity.run for run in far_runs(map(without_session, nights))] == ["r2"]
 
 
 def test_other_configurations_are_no_repeats() -> None:

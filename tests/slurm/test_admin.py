@@ -168,7 +168,8 @@ def test_a_job_that_an_administrator_requeues_is_the_same_run(site: Site) -> Non
 def test_a_partition_that_goes_down_keeps_its_jobs_and_is_named(
     site: Site, gpu_partition: Callable[[str], object], fake_python: Put, wording: Wording
 ) -> None:
-    fake_python(TRAIN)
+    # A drained partition starts what it has queued: the job must not end before it is asked about.
+    fake_python(f"until [[ -e go ]]; do sleep 0.1; done\n{TRAIN}")
     gpu_partition("down")
     done = site.llmb(*ONE)
     assert done.returncode == 1
@@ -181,6 +182,8 @@ def test_a_partition_that_goes_down_keeps_its_jobs_and_is_named(
     assert site.llmb(*ONE, "--no-preflight").returncode == 1
     wording("jobs show", shown(site, listed(site)[-1]["id"])["fix"])
     gpu_partition("up")
+    (run,) = (run for run in store.all_runs(site.config)[0] if run.id == row["id"])
+    (run.work / "go").touch()
     assert site.llmb("jobs", "wait", row["id"]).returncode == 0
 
 

@@ -40,7 +40,7 @@ from llmb.plan.locate import is_archive
 from llmb.run import sessions
 from llmb.show import comparison_table
 from llmb.show.archive.contents import MANIFEST
-from llmb.show.report.markdown import LEAST, cut, with_parameters
+from llmb.show.report.digest import LEAST, cut, with_parameters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from llmb.contract.state import (
     JobState,
 )
 from llmb.errors import LlmbError
-from llmb.run.submit import SubmitResult
+from llmb.run.submission import SubmitResult
 
 
 def _behind_others(states: Sequence[JobState]) -> Sequence[JobState]:

@@ -41,10 +41,10 @@ from llmb.measure.run_result import with_cost
 from llmb.measure.summary import can_keep
 from llmb.plan.published import check_release
 from llmb.run import sessions
-from llmb.run.follow import last_seen, try_poll
+from llmb.run.polling import last_seen, try_poll
 from llmb.run.store import Unreadable, nodes_of
 from llmb.show import results_table
-from llmb.show.report.markdown import digest
+from llmb.show.report.digest import digest
 
 NO_RUN = (
     "No runs yet. See what can run here: llmb-run list. Submit a job list: llmb-run submit JOBLIST"

@@ -15,8 +15,9 @@ from llmb.contract.cluster import Cluster
 from llmb.contract.record import RunRecord
 from llmb.core import files
 from llmb.errors import LlmbError
-from llmb.run import follow, store
-from llmb.run.submit import Sent, SubmitResult
+from llmb.run import store
+from llmb.run.polling import poll
+from llmb.run.submission import Sent, SubmitResult
 
 T = TypeVar("T")
 OnResult = Callable[[SubmitResult], None]
@@ -35,7 +36,7 @@ def open_runs(cluster: Cluster, runs: Sequence[RunRecord]) -> list[RunRecord]:
         and files.owner(run.directory) in (None, os.getuid())
         and not ((state := store.seen_state(run)) is not None and state.is_end)
     ]
-    states = follow.poll(cluster, candidates) if candidates else {}
+    states = poll(cluster, candidates) if candidates else {}
     return [run for run in candidates if not states[run.id].is_over]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follow runs: poll all open ones at once, store their states, retry after node failures.
+"""Follow runs until they end, and retry after node failures.
 
 Cancels runs too: waiting, running, or recorded and never submitted.
 """
@@ -19,66 +19,18 @@ from llmb.contract.state import (
     NOT_SUBMITTED,
     UNKNOWN,
     JobState,
-    confirm_lost,
 )
 from llmb.core.values import dataclass
 from llmb.errors import LlmbError
-from llmb.kit.seen_state import last_seen as last_seen
 from llmb.run import store
-from llmb.run.reconcile import recover, unless_elsewhere
+from llmb.run.polling import poll
 from llmb.run.retry import RETRIABLE, may_be_retried, retry
-from llmb.run.submit import SubmitResult, submission_lock
+from llmb.run.submission import SubmitResult, submission_lock
 
 _GROWTH = 1.5
 _JITTER = 0.2
 
 OnRound = Callable[[Sequence[RunRecord], Mapping[str, JobState]], None]
-
-
-def poll(cluster: Cluster, runs: Sequence[RunRecord]) -> dict[str, JobState]:
-    """Return the state of each run by its id. Runs that have ended are not polled again.
-
-    Runs of a killed submitter are recovered first: a run that the cluster knows gets its id.
-    """
-    states = {
-        run.id: last
-        for run in runs
-        if (last := store.seen_state(run)) is not None and last.is_final
-    }
-    # An end that was stored is never asked again: a cluster may forget its old jobs.
-    live = [run for run in runs if run.id not in states]
-    # A run without an id may be a job all the same, if its submitter was killed before it wrote it.
-    recovered, unsent_states = recover(cluster, [run for run in live if run.scheduler_id is None])
-    states |= unsent_states
-    sent = [*(run for run in live if run.scheduler_id is not None), *recovered]
-    polled = cluster.poll(sent) if sent else {}
-    for run in sent:
-        states[run.id] = _stored(cluster, run, polled.get(run.id, JobState(state=UNKNOWN)))
-    return states
-
-
-def _stored(cluster: Cluster, run: RunRecord, state: JobState) -> JobState:
-    """Return the resulting state, stored if possible. A doubtful one is not stored."""
-    # A run that this cluster does not know is lost only if no other cluster took it.
-    if state.state == LOST and not state.certain and not state.is_doubtful:
-        state = unless_elsewhere(cluster, run, state, last_seen(run))
-    if state.is_doubtful:
-        return state
-    state = confirm_lost(store.seen_state(run), state, time.time())
-    try:
-        return store.save_state(run, state)
-    except LlmbError:  # a full disk, or another user's run: the state is valid, and is polled again
-        return state
-
-
-def try_poll(
-    cluster: Cluster, runs: Sequence[RunRecord]
-) -> tuple[dict[str, JobState], LlmbError | None]:
-    """Poll, or return the last states and the error if the cluster does not answer."""
-    try:
-        return poll(cluster, runs), None
-    except LlmbError as error:
-        return {run.id: last_seen(run) for run in runs}, error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,17 @@ from llmb.contract.state import NOT_SUBMITTED, PENDING, UNKNOWN, JobState
 from llmb.core import locks
 from llmb.core.process import ProcessId, is_at_work
 from llmb.errors import LlmbError
-from llmb.run import store, submit
-from llmb.run.submit import SubmitResult, remove_parts, submission_lock
+from llmb.run import store
+from llmb.run.submission import (
+    SubmitResult,
+    check_is_here,
+    remove_parts,
+    start_attempt,
+    store_id,
+    submission_lock,
+    submit_each,
+    submitter_of,
+)
 
 _SENDER_PERIOD = 0.2  # seconds between two looks for a sender
 FIX = "its submission was interrupted; llmb-run jobs reconcile submits it"
@@ -32,7 +41,7 @@ def recover(
     abandoned: list[record.RunRecord] = []
     for run in runs:
         # The lock tells a slow submitter from a dead one: only the runs of dead ones are sought.
-        if (submitter := submit.submitter_of(run)) is not None:
+        if (submitter := submitter_of(run)) is not None:
             states[run.id] = JobState(
                 state=PENDING, reason=f"it is being submitted by {_name(submitter)}"
             )
@@ -96,7 +105,7 @@ def _store_found(run: record.RunRecord, scheduler_id: str) -> record.RunRecord:
     with contextlib.suppress(LlmbError), submission_lock(run):  # else the next command finds it too
         current = record.load(run.directory)
         if current.attempt == run.attempt and current.scheduler_id is None:
-            submit.store_id(current, scheduler_id)
+            store_id(current, scheduler_id)
     return run.submitted(scheduler_id)
 
 
@@ -115,7 +124,7 @@ def resubmit(
     process has submitted or is submitting is skipped.
     """
     _await_arrival(cluster, runs, on_wait)
-    return submit.submit_each(
+    return submit_each(
         iter(runs),
         lambda run: _submit_again(run, cluster),
         cluster,
@@ -179,10 +188,10 @@ def _submit_again(run: record.RunRecord, cluster: Cluster) -> SubmitResult:
                 return SubmitResult(run=current)
             # The killed submission may have arrived: asking the cluster comes before submitting.
             if (scheduler_id := cluster.find([current]).get(current.id)) is not None:
-                return submit.store_id(current, scheduler_id)
-            submit.check_is_here(cluster, current)
+                return store_id(current, scheduler_id)
+            check_is_here(cluster, current)
             remove_parts(current)
-            return submit.start_attempt(replace(current, submitter=ProcessId.current()), cluster)
+            return start_attempt(replace(current, submitter=ProcessId.current()), cluster)
     except locks.LockHeldError:
         return SubmitResult(run=run)
     except LlmbError as error:

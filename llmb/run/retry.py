@@ -12,7 +12,13 @@ from llmb.core.process import ProcessId
 from llmb.errors import LlmbError
 from llmb.run import store
 from llmb.run.prepare import NO_ARGS
-from llmb.run.submit import SubmitResult, check_is_here, start_attempt, submission_lock, submit_each
+from llmb.run.submission import (
+    SubmitResult,
+    check_is_here,
+    start_attempt,
+    submission_lock,
+    submit_each,
+)
 
 # Ends that the machines caused, not the job: a retry without changes may succeed.
 RETRIABLE = frozenset({"NODE_FAIL", "PREEMPTED", "BOOT_FAIL", LOST})

@@ -16,7 +16,7 @@ from llmb.contract.cluster import UnclearError
 from llmb.contract.state import ACTIVE, JobState
 from llmb.errors import LlmbError, PreflightError, describe
 from llmb.run import store
-from llmb.run.follow import poll
+from llmb.run.polling import poll
 
 pytestmark = pytest.mark.fault("slurm-trouble")
 

@@ -36,8 +36,9 @@ from llmb.measure.result import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result
 from llmb.run import follow, retry as retrying, store
 from llmb.run.backlog import Backlog, OnResult, open_runs
 from llmb.run.named_nodes import NamedNodes
+from llmb.run.polling import poll
 from llmb.run.sessions import select, session_of
-from llmb.run.submit import Sent
+from llmb.run.submission import Sent
 
 _NAMED = 8  # runs that fit on a line
 
@@ -170,7 +171,7 @@ def reconcile(context: CliContext) -> int:
     Finds its jobs on the cluster and submits the others, each exactly once.
     """
     runs = [run for run in context.runs() if run.scheduler_id is None]
-    polled = follow.poll(context.need_cluster(), runs)
+    polled = poll(context.need_cluster(), runs)
     unsent = [run for run in runs if polled[run.id].state == NOT_SUBMITTED]
     settled = True
     for run in runs:

@@ -8,9 +8,8 @@ import click
 from llmb.cli import options
 from llmb.cli.commands import Deferred
 from llmb.cli.context import CliContext, pass_context
-from llmb.cli.jobs import details, log_output, runs_table
+from llmb.cli.jobs import runs_table
 from llmb.cli.jobs.filters import Filters, filter_options
-from llmb.cli.reading import opened_run
 from llmb.errors import UsageError
 
 
@@ -49,73 +48,14 @@ def list_(context: CliContext, /, fmt: str, **filters: Any) -> None:
     runs_table.list_runs(context, fmt, Filters(**filters))
 
 
-@group.command("show")
-@click.argument("run", metavar="[ARCHIVE] RUN", nargs=-1, required=True)
-@click.option(
-    "--format",
-    "fmt",
-    type=click.Choice(["text", "json", "yaml"]),
-    default="text",
-    help="Output format.",
-)
-@click.option("--script", is_flag=True, help="Print the job script as it was submitted.")
-@options.read_option
-@pass_context
-def show(context: CliContext, run: tuple[str, ...], fmt: str, script: bool) -> None:
-    """Show one run: its job, state, result and files."""
-    name = opened_run(context, run)
-    if script:
-        details.show_script(context, name)
-    else:
-        details.show(context, name, fmt)
-
-
-@group.command("logs")
-@click.argument("run", metavar="[ARCHIVE] RUN", nargs=-1, required=True)
-@click.option(
-    "-f", "--follow", "follows", is_flag=True, help="Follow the log until the run has ended."
-)
-@click.option(
-    "-n", "--lines", type=click.IntRange(min=1), metavar="N", help="Only the last N lines."
-)
-@click.option("--path", "only_path", is_flag=True, help="Print only the path of the log.")
-@click.option("--batch", is_flag=True, help="Print the output of the job script instead.")
-@click.option(
-    "--attempt", type=click.IntRange(min=1), metavar="N", help="Attempt (default: the last)."
-)
-@options.read_option
-@pass_context
-def logs(
-    context: CliContext,
-    run: tuple[str, ...],
-    follows: bool,
-    lines: int | None,
-    only_path: bool,
-    batch: bool,
-    attempt: int | None,
-) -> None:
-    """Print the log of one run."""
-    if only_path and (follows or lines):
-        raise UsageError(
-            "--path prints no log, so --follow and --lines have no effect",
-            hint="omit them, or --path",
-            code="option-conflict",
-            key="--path",
-        )
-    record = context.runs((opened_run(context, run),))[0]
-    path = log_output.log_path(record, attempt=attempt, batch=batch)
-    if only_path:
-        log_output.print_path(context, path)
-    else:
-        log_output.print_log(context, record, path, attempt=attempt, follows=follows, lines=lines)
-
-
-# The module of each imports what submits, which the list does not need.
-_ACTIONS = {
-    "wait": "Follow RUNS until they end (default: all).",
-    "cancel": "Cancel RUNS that are waiting or running.",
-    "retry": "Retry failed RUNS as new attempts of the same runs.",
-    "reconcile": "Complete an interrupted submission.",
+# The module of each imports more than the list needs.
+_OTHERS = {
+    "show": ("details", "Show one run: its job, state, result and files."),
+    "logs": ("log_output", "Print the log of one run."),
+    "wait": ("actions", "Follow RUNS until they end (default: all)."),
+    "cancel": ("actions", "Cancel RUNS that are waiting or running."),
+    "retry": ("actions", "Retry failed RUNS as new attempts of the same runs."),
+    "reconcile": ("actions", "Complete an interrupted submission."),
 }
-for name, summary in _ACTIONS.items():
-    group.add_command(Deferred(name, "jobs.actions", name, summary))
+for name, (module, summary) in _OTHERS.items():
+    group.add_command(Deferred(name, f"jobs.{module}", name, summary))

@@ -5,10 +5,13 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import click
 import yaml
 
-from llmb.cli.context import CliContext, completed
+from llmb.cli import options
+from llmb.cli.context import CliContext, completed, pass_context
 from llmb.cli.jobs.runs_table import outcome_data, outcomes
+from llmb.cli.reading import opened_run
 from llmb.cli.results import all_nodes, states_of
 from llmb.cli.submit.preview import job_data
 from llmb.contract.record import RunRecord
@@ -29,7 +32,28 @@ _TRAINING = ("tp", "pp", "cp", "vp", "ep", "etp", "dp", "mbs", "gbs", "ga")
 _UNUSUAL = ("ep", "etp")  # shown where they are above 1
 
 
-def show(context: CliContext, name: str, fmt: str) -> None:
+@click.command("show")
+@click.argument("run", metavar="[ARCHIVE] RUN", nargs=-1, required=True)
+@click.option(
+    "--format",
+    "fmt",
+    type=click.Choice(["text", "json", "yaml"]),
+    default="text",
+    help="Output format.",
+)
+@click.option("--script", is_flag=True, help="Print the job script as it was submitted.")
+@options.read_option
+@pass_context
+def show(context: CliContext, run: tuple[str, ...], fmt: str, script: bool) -> None:
+    """Show one run: its job, state, result and files."""
+    name = opened_run(context, run)
+    if script:
+        _show_script(context, name)
+    else:
+        _show(context, name, fmt)
+
+
+def _show(context: CliContext, name: str, fmt: str) -> None:
     """Print one run: its job, state, result, files and environment."""
     all_runs = context.runs()
     (run,) = store.find_runs((name,), all_runs)
@@ -51,7 +75,7 @@ def show(context: CliContext, name: str, fmt: str) -> None:
     )
 
 
-def show_script(context: CliContext, name: str) -> None:
+def _show_script(context: CliContext, name: str) -> None:
     """Print the job script of a run as it was submitted. Raises LlmbError if it cannot be read."""
     run = context.runs((name,))[0]
     if run.origin is not None:

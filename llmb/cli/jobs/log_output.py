@@ -11,7 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
-from llmb.cli.context import CliContext, say
+import click
+
+from llmb.cli import options
+from llmb.cli.context import CliContext, pass_context, say
+from llmb.cli.reading import opened_run
 from llmb.cli.results import states_of
 from llmb.contract.record import RunRecord
 from llmb.contract.state import LOST, JobState
@@ -19,7 +23,47 @@ from llmb.core import console, files
 from llmb.core.scan import is_packed, open_log, read_chunks, strip_escapes
 from llmb.errors import UsageError, os_errors
 from llmb.measure.find_logs import as_kept, log_of
-from llmb.run.follow import last_seen
+from llmb.run.polling import last_seen
+
+
+@click.command("logs")
+@click.argument("run", metavar="[ARCHIVE] RUN", nargs=-1, required=True)
+@click.option(
+    "-f", "--follow", "follows", is_flag=True, help="Follow the log until the run has ended."
+)
+@click.option(
+    "-n", "--lines", type=click.IntRange(min=1), metavar="N", help="Only the last N lines."
+)
+@click.option("--path", "only_path", is_flag=True, help="Print only the path of the log.")
+@click.option("--batch", is_flag=True, help="Print the output of the job script instead.")
+@click.option(
+    "--attempt", type=click.IntRange(min=1), metavar="N", help="Attempt (default: the last)."
+)
+@options.read_option
+@pass_context
+def logs(
+    context: CliContext,
+    run: tuple[str, ...],
+    follows: bool,
+    lines: int | None,
+    only_path: bool,
+    batch: bool,
+    attempt: int | None,
+) -> None:
+    """Print the log of one run."""
+    if only_path and (follows or lines):
+        raise UsageError(
+            "--path prints no log, so --follow and --lines have no effect",
+            hint="omit them, or --path",
+            code="option-conflict",
+            key="--path",
+        )
+    record = context.runs((opened_run(context, run),))[0]
+    path = log_path(record, attempt=attempt, batch=batch)
+    if only_path:
+        print_path(context, path)
+    else:
+        print_log(context, record, path, attempt=attempt, follows=follows, lines=lines)
 
 
 def log_path(run: RunRecord, *, attempt: int | None, batch: bool) -> Path:

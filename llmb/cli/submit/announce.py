@@ -14,7 +14,7 @@ from llmb.core.tables import Column, shorten
 from llmb.errors import describe
 from llmb.run import reconcile
 from llmb.run.backlog import Backlog
-from llmb.run.submit import SubmitResult
+from llmb.run.submission import SubmitResult
 
 _LEAST_NAME = 12  # characters of a name in a narrow terminal
 _NAMED = 8  # runs that fit on a line

@@ -51,10 +51,11 @@ from llmb.plan.plan import Plan, make_plan
 from llmb.plugins.loaded import ResultRow
 from llmb.run import sessions, store
 from llmb.run.backlog import Backlog, OnResult, open_runs
-from llmb.run.follow import last_seen, poll, try_poll
+from llmb.run.polling import last_seen, poll, try_poll
 from llmb.run.prepare import Prepared, check, prepare
 from llmb.run.sessions import SessionRuns
-from llmb.run.submit import Sent, SubmitResult, submit
+from llmb.run.submission import Sent, SubmitResult
+from llmb.run.submit import submit
 
 NO_PMIX = (
     "srun has no MPI plugin 'pmix': the ranks start without --mpi, and NCCL sets up tensor-parallel"

@@ -21,9 +21,9 @@ from llmb.contract.state import COMPLETED, KNOWN, RUNNING, UNKNOWN, JobState
 from llmb.core.process import ProcessId
 from llmb.errors import Fault, LlmbError, describe
 from llmb.plugins.guarded_cluster import METHODS, ClusterPluginError, NoAnswerError, create
-from llmb.run import follow, store
+from llmb.run import polling, store
 from llmb.run.prepare import faults_seen
-from llmb.run.submit import start_attempt, submission_lock
+from llmb.run.submission import start_attempt, submission_lock
 from llmb_testing.job import SMALLEST_JOB
 
 SOURCE = "llmb-moon:moon"
@@ -247,7 +247,7 @@ def test_a_state_that_cannot_be(state: object, run: RunRecord, tmp_path: Path) -
     """Nothing of it reaches the run: what was seen last stays."""
     seen = store.save_state(run, JobState(state=RUNNING))
     cluster = cluster_of(Moon(poll=lambda: {run.id: state}), tmp_path)
-    states, error = follow.try_poll(cluster, [run.submitted("7")])
+    states, error = polling.try_poll(cluster, [run.submitted("7")])
     assert error is not None
     assert (error.code, error.key) == ("answer-invalid", "poll")
     assert states[run.id].state == RUNNING == seen.state

@@ -18,7 +18,7 @@ from llmb.contract.record import Origin, RunRecord
 from llmb.contract.state import COMPLETED, FAILED, RUNNING
 from llmb.core import files
 from llmb.run import backlog
-from llmb.run.submit import Sent, SubmitResult
+from llmb.run.submission import Sent, SubmitResult
 from llmb_testing.fake_cluster import FakeCluster
 from llmb_testing.scheduler import Behaviour, Scheduler
 

@@ -24,7 +24,8 @@ from llmb.core.process import ProcessId
 from llmb.errors import LlmbError
 from llmb.run import store
 from llmb.run.prepare import Prepared
-from llmb.run.submit import Sent, SubmitResult, submission_lock, submit, submitter_of
+from llmb.run.submission import Sent, SubmitResult, submission_lock, submitter_of
+from llmb.run.submit import submit
 from llmb_testing.fake_cluster import FakeCluster
 from llmb_testing.scheduler import Behaviour, Scheduler
 

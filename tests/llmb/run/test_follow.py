@@ -14,7 +14,8 @@ from llmb.contract.record import RunRecord
 from llmb.contract.state import COMPLETED, PENDING, RUNNING, UNKNOWN, JobState
 from llmb.errors import LlmbError
 from llmb.run import store
-from llmb.run.follow import Watcher, poll, try_poll, wait
+from llmb.run.follow import Watcher, wait
+from llmb.run.polling import poll, try_poll
 from llmb_testing.fake_cluster import FakeCluster
 from llmb_testing.scheduler import Behaviour, Scheduler
 

@@ -19,7 +19,8 @@ from llmb.contract.schema import ClusterConfig
 from llmb.contract.state import COMPLETED, LOST, NOT_SUBMITTED, PENDING, RUNNING, UNKNOWN, JobState
 from llmb.errors import LlmbError
 from llmb.run import store
-from llmb.run.follow import Watcher, cancel, poll, wait
+from llmb.run.follow import Watcher, cancel, wait
+from llmb.run.polling import poll
 from llmb.run.prepare import Prepared
 from llmb.run.reconcile import resubmit
 from llmb.run.retry import may_be_retried, retry

@@ -25,7 +25,7 @@ from llmb.core import locks
 from llmb.core.process import ProcessId
 from llmb.errors import LlmbError
 from llmb.run import store
-from llmb.run.submit import start_attempt
+from llmb.run.submission import start_attempt
 from llmb_installer.cluster_types import all_types
 from llmb_testing.fake_cluster import FakeCluster
 from llmb_testing.scheduler import Scheduler

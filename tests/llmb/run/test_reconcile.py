@@ -22,9 +22,10 @@ from llmb.core import files
 from llmb.core.process import ProcessId, is_at_work
 from llmb.errors import LlmbError
 from llmb.run import store
-from llmb.run.follow import Watcher, cancel, poll, wait
+from llmb.run.follow import Watcher, cancel, wait
+from llmb.run.polling import poll
 from llmb.run.reconcile import recover, resubmit
-from llmb.run.submit import submission_lock
+from llmb.run.submission import submission_lock
 from llmb_testing.fake_cluster import FakeCluster
 from llmb_testing.scheduler import Behaviour, Scheduler
 

@@ -14,10 +14,11 @@ from llmb.contract.state import COMPLETED, ENDS, FAILED, NOT_SUBMITTED, RUNNING,
 from llmb.errors import LlmbError
 from llmb.measure.find_logs import last_attempts
 from llmb.run import store
-from llmb.run.follow import Watcher, poll, wait
+from llmb.run.follow import Watcher, wait
+from llmb.run.polling import poll
 from llmb.run.reconcile import resubmit
 from llmb.run.retry import RETRIABLE, retry
-from llmb.run.submit import SubmitResult
+from llmb.run.submission import SubmitResult
 from llmb_testing.fake_cluster import FakeCluster
 from llmb_testing.scheduler import Behaviour, Scheduler
 

@@ -21,7 +21,7 @@ from llmb.core.process import ProcessId
 from llmb.errors import LlmbError, UsageError, describe
 from llmb.plan.plan import make_plan
 from llmb.run import store
-from llmb.run.follow import poll
+from llmb.run.polling import poll
 from llmb_installer.cluster_types import all_types
 from llmb_testing.entries import job_entry
 

@@ -14,7 +14,7 @@ from llmb.contract.state import COMPLETED, FAILED, NOT_SUBMITTED
 from llmb.errors import LlmbError
 from llmb.measure.find_logs import log_of
 from llmb.run import store
-from llmb.run.follow import poll
+from llmb.run.polling import poll
 from llmb.run.reconcile import resubmit
 from llmb.run.retry import retry
 

@@ -32,7 +32,7 @@ from llmb.core.shell import Completed
 from llmb.errors import LlmbError, describe
 from llmb.kit import programs
 from llmb.run import store
-from llmb.run.submit import submit_recorded
+from llmb.run.submission import submit_recorded
 from llmb_installer.cluster_types import all_types
 from llmb_testing.job import SMALLEST_JOB
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from llmb.judge.value import NO_REFERENCE, PASS
 from llmb.measure.failure_causes import Cause
 from llmb.measure.result import CANCELLED, FAILED, RUNNING, SUCCESS, Identity, Result, Verdict
-from llmb.show.report.markdown import LEAST, digest
+from llmb.show.report.digest import LEAST, digest
 from llmb.show.results_table import legend
 
 Wording = Callable[..., None]

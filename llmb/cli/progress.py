@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from llmb.run.backlog import Backlog
 
 _NAMED = 4  # runs that fit in a line
-_QUIET = 60.0  # seconds after which a run without news has a line for its steps
+_QUIET = 5.0  # seconds: a run has no more than one line for its steps in them
 
 
 def follow(
@@ -51,6 +52,7 @@ def follow(
 
             watcher = Watcher(
                 on_round=tell,
+                between_rounds=show.round,
                 on_retry=show.retried,
                 on_trouble=show.trouble,
                 on_submit=show.submitted,
@@ -80,9 +82,9 @@ def _display(context: CliContext, count: int) -> Iterator[Follower]:
 
 
 class _Lines(Follower):
-    """Prints a line for each change, and in a long run a line for each tenth of its steps.
+    """Prints a line for each change, and a line for each tenth of a run's steps.
 
-    A short run needs no progress: no run has more than one line of steps a minute.
+    A run of a few seconds needs no progress, and a fast one does not flood a log.
     """
 
     def __init__(self, paces: Paces, clock: Callable[[], float] = time.monotonic) -> None:
@@ -99,8 +101,7 @@ class _Lines(Follower):
 
     def round(self, runs: Sequence[RunRecord], states: Mapping[str, JobState]) -> None:
         for run in runs:
-            is_quiet = self.clock() - self.last_news.get(run.id, 0.0) >= _QUIET
-            if is_quiet and states[run.id].state == RUNNING:
+            if states[run.id].state == RUNNING:
                 self.step(run)
 
     def step(self, run: RunRecord) -> None:
@@ -108,6 +109,8 @@ class _Lines(Follower):
         if pace is None:
             return
         self.warn(run, pace)
+        if self.clock() - self.last_news.get(run.id, -math.inf) < _QUIET:
+            return
         step, steps = pace.at.iteration + 1, pace.at.last + 1
         if (tenth := 10 * step // steps) <= self.tenths.get(run.log, 0):
             return

@@ -29,6 +29,7 @@ from llmb.run.submission import SubmitResult, submission_lock
 
 _GROWTH = 1.5
 _JITTER = 0.2
+_LOG_INTERVAL = 5.0  # seconds: reading a log is cheap, asking a scheduler is not
 
 OnRound = Callable[[Sequence[RunRecord], Mapping[str, JobState]], None]
 
@@ -37,10 +38,13 @@ OnRound = Callable[[Sequence[RunRecord], Mapping[str, JobState]], None]
 class Watcher:
     """Callbacks while runs are followed: each round, each retry with the end before it, each error.
 
-    An error is reported once. One about a run has the code of its state, and its id as the value.
+    ``between_rounds`` is called every few seconds of a longer pause, with the states of the last
+    round. It may read logs, and asks the cluster nothing. An error is reported once. One about a
+    run has the code of its state, and its id as the value.
     """
 
     on_round: OnRound = lambda runs, states: None
+    between_rounds: OnRound | None = None
     on_retry: Callable[[SubmitResult, JobState], None] = lambda results, end: None
     on_trouble: Callable[[LlmbError], None] = lambda error: None
     on_submit: Callable[[SubmitResult], None] = lambda result: None
@@ -85,6 +89,7 @@ def wait(
         _Pause(cluster.pace),
     )
     trouble = ""
+    states: dict[str, JobState] = {}
     while True:
         words: list[str] | None = None
         try:
@@ -128,7 +133,18 @@ def wait(
             for run in ready:
                 remaining_retries[run.id] -= 1
             words = [*(state.state for state in states.values()), *("" for _ in added)]
-        time.sleep(pause.after(words))
+        _sleep(pause.after(words), watcher, [run for run in followed if run.id in states], states)
+
+
+def _sleep(
+    seconds: float, watcher: Watcher, runs: Sequence[RunRecord], states: Mapping[str, JobState]
+) -> None:
+    """Sleep between two polls, and call ``between_rounds`` on the way."""
+    while watcher.between_rounds is not None and runs and seconds > _LOG_INTERVAL:
+        time.sleep(_LOG_INTERVAL)
+        seconds -= _LOG_INTERVAL
+        watcher.between_rounds(runs, states)
+    time.sleep(seconds)
 
 
 def _added(source: JobSource | None, in_queue: int, watcher: Watcher) -> list[RunRecord]:

@@ -59,6 +59,32 @@ def test_pauses_grow_while_nothing_changes_and_are_never_in_step(
     assert len(set(slept)) == len(slept)
 
 
+def test_logs_are_read_between_the_polls_of_a_scheduler(
+    submitted: Submitted,
+    fake: FakeCluster,
+    scheduler: Scheduler,
+    slept: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every few seconds, with the states of the last poll, and without any more polls."""
+    scheduler.behave(Behaviour(script={"*": (*(RUNNING,) * 8, COMPLETED)}))
+    runs, events = submitted(1), list[str]()
+    ask = FakeCluster.poll
+
+    def count(self: FakeCluster, runs: Sequence[RunRecord]) -> Mapping[str, JobState]:
+        events.append("poll")
+        return ask(self, runs)
+
+    monkeypatch.setattr(FakeCluster, "poll", count)
+    slept.clear()
+    between = Watcher(between_rounds=lambda runs, states: events.append(states[runs[0].id].state))
+    wait(replace(fake, pace=Pace(poll=2, slowest_poll=20)), runs, between)
+    assert events.count("poll") == 9
+    assert max(slept) <= 5
+    assert events[:3] == ["poll"] * 3
+    assert events[-4:] == [RUNNING] * 3 + ["poll"]
+
+
 def test_this_machine_is_asked_at_one_pace(
     submitted: Submitted, fake: FakeCluster, scheduler: Scheduler, slept: list[float]
 ) -> None:

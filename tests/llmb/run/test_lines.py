@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from llmb.cli.pace import Paces
+from llmb.cli.pace import Paces, StepReference
 from llmb.cli.progress import _Lines
 from llmb.contract.record import RunRecord
 from llmb.contract.state import COMPLETED, NEXT, NEXT_CODE, PENDING, RUNNING, UNKNOWN, JobState
@@ -14,6 +14,13 @@ from llmb.contract.state import COMPLETED, NEXT, NEXT_CODE, PENDING, RUNNING, UN
 STEP = (
     "Training epoch 0, iteration {i}/49 | train_step_timing in s: 1.5 | reduced_train_loss: 2.5\n"
 )
+
+
+class Published(Paces):
+    """Knows a published step time."""
+
+    def reference(self, run: RunRecord) -> StepReference | None:
+        return StepReference(seconds=1.35, name="25.04", short="25.04")
 
 
 def test_each_tenth_of_the_steps_has_a_line(
@@ -31,6 +38,41 @@ def test_each_tenth_of_the_steps_has_a_line(
         printed += [line.partition(" ")[2] for line in capsys.readouterr().err.splitlines()]
     assert [line.split()[:2] for line in printed] == [[run.id, run.job.experiment_name]] * 5
     wording("jobs wait", "\n".join(line.split(" ", 2)[2] for line in printed))
+
+
+def test_a_run_of_a_minute_has_lines_for_its_steps(
+    submitted: Callable[..., list[RunRecord]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run,) = submitted(1)
+    now = 1000.0
+    show = _Lines(Paces(), clock=lambda: now)
+    run.work.mkdir(parents=True, exist_ok=True)
+    for last in range(0, 50, 5):
+        run.log.write_text("".join(STEP.format(i=step) for step in range(last + 1)))
+        show([run], {run.id: JobState(state=RUNNING)})
+        now += 7
+    printed = capsys.readouterr().err
+    assert [text.split()[0] for text in printed.split(" step ")[1:]] == [
+        str(last + 1) for last in range(5, 50, 5)
+    ]
+
+
+def test_a_slow_run_is_reported_in_the_round_that_shows_it(
+    submitted: Callable[..., list[RunRecord]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also right after the run has started, when its steps have no line yet."""
+    (run,) = submitted(1)
+    show = _Lines(Published(), clock=lambda: 1000.0)
+    run.work.mkdir(parents=True, exist_ok=True)
+    run.log.write_text("".join(STEP.format(i=step) for step in range(25)))
+    for _ in range(2):
+        show([run], {run.id: JobState(state=RUNNING)})
+    started, *warnings = capsys.readouterr().err.splitlines()
+    assert started.endswith(RUNNING)
+    assert [line.rpartition(" Stop it: ")[2] for line in warnings] == [
+        f"llmb-run jobs cancel {run.id}"
+    ]
+    assert "0.90 of 25.04 at step 25" in warnings[0]
 
 
 def test_a_run_of_seconds_has_a_line_for_each_state_alone(

@@ -17,6 +17,7 @@ from llmb.contract.state import (
     CANCELLED,
     LOST,
     NOT_SUBMITTED,
+    RUNNING,
     UNKNOWN,
     JobState,
 )
@@ -30,6 +31,7 @@ from llmb.run.submission import SubmitResult, submission_lock
 _GROWTH = 1.5
 _JITTER = 0.2
 _LOG_INTERVAL = 5.0  # seconds: reading a log is cheap, asking a scheduler is not
+_LOGS_A_SECOND = 20  # that are opened, perhaps on a network file system
 
 OnRound = Callable[[Sequence[RunRecord], Mapping[str, JobState]], None]
 
@@ -139,10 +141,12 @@ def wait(
 def _sleep(
     seconds: float, watcher: Watcher, runs: Sequence[RunRecord], states: Mapping[str, JobState]
 ) -> None:
-    """Sleep between two polls, and call ``between_rounds`` on the way."""
-    while watcher.between_rounds is not None and runs and seconds > _LOG_INTERVAL:
-        time.sleep(_LOG_INTERVAL)
-        seconds -= _LOG_INTERVAL
+    """Sleep between two polls, and call ``between_rounds`` on the way, less often for many runs."""
+    running = sum(states[run.id].state == RUNNING for run in runs)
+    interval = max(_LOG_INTERVAL, running / _LOGS_A_SECOND)
+    while watcher.between_rounds is not None and running and seconds > interval:
+        time.sleep(interval)
+        seconds -= interval
         watcher.between_rounds(runs, states)
     time.sleep(seconds)
 

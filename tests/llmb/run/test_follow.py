@@ -85,6 +85,24 @@ def test_logs_are_read_between_the_polls_of_a_scheduler(
     assert events[-4:] == [RUNNING] * 3 + ["poll"]
 
 
+def test_the_logs_of_hundreds_are_read_at_polls_alone(
+    submitted: Submitted,
+    fake: FakeCluster,
+    scheduler: Scheduler,
+    slept: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At most so many a second are opened: they may be on a network file system."""
+    monkeypatch.setattr("llmb.run.follow._LOGS_A_SECOND", 0.1)
+    scheduler.behave(Behaviour(script={"*": (*(RUNNING,) * 8, COMPLETED)}))
+    runs, between = submitted(3), list[int]()
+    slept.clear()
+    watcher = Watcher(between_rounds=lambda runs, states: between.append(len(runs)))
+    wait(replace(fake, pace=Pace(poll=2, slowest_poll=20)), runs, watcher)
+    assert between == []
+    assert max(slept) > 10
+
+
 def test_this_machine_is_asked_at_one_pace(
     submitted: Submitted, fake: FakeCluster, scheduler: Scheduler, slept: list[float]
 ) -> None:

@@ -22,7 +22,7 @@ from rich.text import Text
 
 from llmb.cli.context import CliContext, completed
 from llmb.cli.follower import Follower, counted, held_states
-from llmb.cli.pace import ExpectedEnd, Paces, expected_end, left_in_words
+from llmb.cli.pace import ExpectedEnd, Paces, StepReference, expected_end, left_in_words
 from llmb.contract.job import Job
 from llmb.contract.record import RunRecord
 from llmb.contract.state import RUNNING, JobState
@@ -125,9 +125,11 @@ class Bars(Follower):
         self.ends: dict[str, float] = {}  # of running jobs, by their steps
         self.durations: dict[Alike, float] = {}
         self.width, self.labels = 0, dict[str, str]()
+        self.is_explained = False
 
     def changed(self, run: RunRecord, state: JobState) -> None:
         if state.is_over:
+            self.durations.pop(alike(run.job), None)  # its repeats may take as long
             super().changed(run, state)
 
     def waiting(self, states: Sequence[JobState]) -> None:
@@ -187,6 +189,8 @@ class Bars(Follower):
         if (pace := self.paces.of(run)) is None:
             return
         self.warn(run, pace)
+        if pace.reference is not None:
+            self.explain_ratio(pace.reference)
         if (left := pace.seconds_left) is not None:
             self.ends[run.id] = time.time() + left
         self.view.update(
@@ -196,6 +200,12 @@ class Bars(Follower):
             pace=pace.in_words(short=self.width < _WITH_WORDS),
             end=None if left is None else ExpectedEnd(at=self.ends[run.id]),
         )
+
+    def explain_ratio(self, reference: StepReference) -> None:
+        """Print once what the number after a step time is, where its words do not fit."""
+        if self.width < _WITH_WORDS and not self.is_explained:
+            self.is_explained = True
+            self.line(f"the number after a step time is the speed compared with {reference.name}'s")
 
     def duration(self, job: Job) -> float:
         """Return the estimate of a job in seconds: past runs, a published time, or its limit."""

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from llmb.cli.live_view import Bars, LiveView, labels
 from llmb.cli.pace import Paces, StepReference, expected_end, left_in_words
+from llmb.contract.job import Job
 from llmb.contract.record import RunRecord
 from llmb.contract.state import COMPLETED, PENDING, RUNNING, JobState
 
@@ -104,9 +105,13 @@ def test_each_run_has_its_steps_speed_clock_and_end(width: int, submitted: Submi
 def test_the_speed_is_beside_the_published_one(width: int, text: str, submitted: Submitted) -> None:
     runs = submitted(1)
     log(runs[0], 30)
-    _, line = Screen(width, 1, Published(1.365)).lines(runs, running(runs))
+    screen = Screen(width, 1, Published(1.365))
+    for _ in range(2):
+        _, line = screen.lines(runs, running(runs))
     assert f" {text} " in line
     assert len(line) <= width
+    explained = screen.printed.count("is the speed compared with 25.04's")
+    assert explained == (1 if width < 120 else 0)
 
 
 @pytest.mark.parametrize(
@@ -163,6 +168,23 @@ def test_the_night_ends_with_its_last_job(submitted: Submitted) -> None:
     assert left(5) == (3.0, False)
     states = {run.id: JobState(state=COMPLETED) for run in runs}
     assert left(5) is None
+
+
+def test_what_a_repeat_took_is_the_estimate_of_the_others(submitted: Submitted) -> None:
+    """Not the first estimate, which was made before any had ended."""
+    runs = submitted(3)
+
+    class Past(Paces):
+        def estimate(self, job: Job) -> float:
+            return 300.0 if "ended" in states[runs[0].id].reason else HOUR
+
+    states = {run.id: JobState(state=PENDING) for run in runs}
+    states[runs[0].id] = JobState(state=RUNNING, started=time.time())
+    screen = Screen(100, 3, Past())
+    assert screen.lines(runs, states)[0].endswith("left")
+    assert "60m+ left" in screen.lines(runs, states)[0]
+    states[runs[0].id] = JobState(state=COMPLETED, reason="ended", started=0.0, ended=300.0)
+    assert "5m+ left" in screen.lines(runs, states)[0]
 
 
 def test_on_one_machine_jobs_run_one_after_another(submitted: Submitted) -> None:

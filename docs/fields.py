@@ -164,6 +164,7 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "llmb-run accept show": _CERTIFICATE,
     "llmb-run accept verify": _CERTIFICATE,
     "llmb-run baseline list": ("baselines",),
+    "llmb-run baseline show": ("results",),
     "llmb-run bulk": _SUBMISSION,
     "llmb-run compare": ("comparisons", "scaling"),
     "llmb-run jobs": ("runs",),

@@ -10,10 +10,24 @@ from llmb.cli import options
 from llmb.cli.context import CliContext, pass_context, say
 from llmb.cli.output import print_rows
 from llmb.cli.reading import opened
-from llmb.cli.results import Choice, choice_options, choose_runs, gather, judged, sessions_of
+from llmb.cli.results import (
+    Choice,
+    choice_options,
+    choose_runs,
+    gather,
+    judged,
+    print_report,
+    sessions_of,
+)
 from llmb.core.tables import Column
 from llmb.errors import UsageError
-from llmb.judge.export import accept_baseline, baseline_facts, baselines, why_rejected
+from llmb.judge.export import (
+    accept_baseline,
+    baseline_facts,
+    baselines,
+    read_baseline,
+    why_rejected,
+)
 from llmb.judge.far_runs import far_runs
 from llmb.judge.judge import without_session
 
@@ -100,3 +114,14 @@ def list_(context: CliContext, archive: str | None, fmt: str) -> None:
     print_rows(
         [Column(key="name"), day, Column(key="runs", right=True), Column(key="file")], rows, fmt
     )
+
+
+@group.command("show")
+@click.argument("baseline", metavar="NAME")
+@options.format_option
+@options.read_option
+@pass_context
+def show(context: CliContext, baseline: str, fmt: str) -> None:
+    """Show the accepted results of baseline NAME as `results` does."""
+    accepted = read_baseline(context.config.llmb_install, baseline)
+    print_report(accepted.results, fmt, full_names=False, archived=context.archive is not None)

@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import re
+import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -421,6 +422,21 @@ def test_a_baseline_is_accepted_listed_and_compared_with(
     assert (row["verdict"], row["ratio"]) == ("FAIL", pytest.approx(0.9, abs=1e-4))
     (listed,) = json.loads(run("baseline", "list", "--format", "json").stdout)
     assert (listed["name"], listed["runs"], listed["file"]) == ("good", 1, str(path))
+
+
+def test_the_runs_of_a_baseline_are_shown(install: HandMade, run: Run) -> None:
+    """With all that a comparison needs, also after they were deleted."""
+    kept = install.measured("a1", 2.75)
+    assert run("baseline", "accept", "good").returncode == 0
+    (before,) = json.loads(run("results", "a1", "--format", "json").stdout)["results"]
+    shutil.rmtree(kept.directory)
+    (shown,) = json.loads(run("baseline", "show", "good", "--format", "json").stdout)["results"]
+    for name in ("run", "session", "configuration", "window", "tokens_per_second", "mfu"):
+        assert shown[name] == before[name]
+    table = run("baseline", "show", "good")
+    assert table.returncode == 0
+    assert "a1" in table.stdout
+    assert "did you mean 'good'?" in run("baseline", "show", "god").stderr
 
 
 def test_runs_of_a_baseline_are_compared_with_it_only_if_named(

@@ -91,6 +91,7 @@ def test_lists_of_llmb_run(install: Any, run: Run, llmb_here: Run, validate: Che
     install.measured("a0", 2.7)
     assert run("baseline", "accept", "good").returncode == 0
     assert validate("baselines", run("baseline", "list", "--format", "json").stdout)
+    assert validate("results", run("baseline", "show", "good", "--format", "json").stdout)
     assert validate("plugins", llmb_here("plugins", "list", "--format", "json").stdout)
     assert validate("plugins", llmb_here("plugins", "--format", "json").stdout)
 

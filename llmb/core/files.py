@@ -21,6 +21,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from llmb.core.names import nearest
 from llmb.core.parallel import run_bounded
 from llmb.core.permissions import mode_of_install, share_folder
 from llmb.errors import LlmbError, UsageError
@@ -29,6 +30,7 @@ MODE = 0o666  # reduced by the install directory's mode, elsewhere by the user's
 _WRITERS = 8
 _LEFT = 3600.0  # seconds without a change of a file that was being written
 _SMALL = 1 << 16  # bytes
+_LIKE_FILE = 0.75  # likeness of two names of files, one of which may be a wrong spelling
 SPACE = 64 * 1024  # bytes that must be free for a run to start
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 # Answers of storage: the file may be sound, and another attempt may read it.
@@ -350,16 +352,27 @@ def read_text(path: Path, *, name: str | None = None, most: int | None = None) -
         return data.decode("utf-8-sig")
     except OSError as error:
         message = f"{name or path} cannot be read: {error.strerror}"
-        hint = (
-            "ask its owner for the permission to read it"
-            if isinstance(error, PermissionError)
-            else None
-        )
+        hint = suggest_file(path) if isinstance(error, FileNotFoundError) else None
+        if isinstance(error, PermissionError):
+            hint = "ask its owner for the permission to read it"
         raise UsageError(message, hint=hint, code="file-unreadable", value=str(path)) from error
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         message = f"{name or path} cannot be read: it is not UTF-8 text (line {line})"
         raise UsageError(message, hint="save the file as UTF-8", code="not-utf-8") from error
+
+
+def suggest_file(path: Path) -> str | None:
+    """Return the hint for a file that does not exist: the one of the nearest name beside it.
+
+    None if no name is near.
+    """
+    try:
+        beside = [entry.name for entry in os.scandir(path.parent) if not entry.is_dir()]
+    except OSError:
+        return None
+    near = nearest(path.name, beside, str.lower, likeness=_LIKE_FILE)
+    return None if near is None else f"did you mean '{path.with_name(near)}'?"
 
 
 def make_folder(folder: Path) -> None:

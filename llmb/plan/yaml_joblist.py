@@ -27,6 +27,8 @@ _LEVELS = {
 }
 
 
+_OF_A_CLUSTER = {"cluster_type", "schema_version"}  # keys of a configuration or of answers
+
 Entry = TypeVar("Entry", bound=TaskEntry)
 
 
@@ -44,6 +46,10 @@ def entries_of(document: Document, variables: Variables = NO_VARIABLES) -> JobLi
         state = "is not a job list" if document.data else "contains no jobs"
         hint = "write pretrain_nemotron4_15b: and below it scales: [16]"
         raise UsageError(f"{document.name} {state}", hint=hint, code="joblist-empty")
+    if _OF_A_CLUSTER & document.data.keys():
+        message = f"{document.name} describes a cluster or its installation, and no jobs"
+        hint = "give a job list; llmb-run docs job-lists shows what it has"
+        raise UsageError(message, hint=hint, code="joblist-unknown", value=document.name)
     entries: list[JobEntry] = []
     faults = list(document.faults)
     notes: dict[str, None] = {}

@@ -12,6 +12,7 @@ from llmb.cli import options as common
 from llmb.cli.context import CliContext, say
 from llmb.cli.submit import shell_variables as shell
 from llmb.cli.submit.options import OptionField, SubmitCommand, SubmitOptions, with_options
+from llmb.core.files import suggest_file
 from llmb.core.values import dataclass
 from llmb.errors import InputFaults, UsageError
 
@@ -164,10 +165,9 @@ def _run_list(
         if not joblist.exists():
             raise UsageError(
                 f"there is no job list '{joblist}'",
-                hint=(
-                    "check the path; llmb-run docs job-lists shows what a list has,"
-                    " and --max-scale N needs none"
-                ),
+                hint=suggest_file(joblist)
+                or "check the path; llmb-run docs job-lists shows what a list has,"
+                " and --max-scale N needs none",
                 code="file-missing",
                 key="joblist",
                 value=str(joblist),

@@ -87,7 +87,13 @@ def checksum(path: Path) -> str:
 
 
 def _missing(path: Path) -> UsageError:
-    return UsageError(f"{path} does not exist", code="path-missing", key="ARCHIVE", value=str(path))
+    return UsageError(
+        f"{path} does not exist",
+        hint=files.suggest_file(path),
+        code="path-missing",
+        key="ARCHIVE",
+        value=str(path),
+    )
 
 
 # The seal is the SHA-256 of all bytes before it, in a frame that readers of Zstandard skip

@@ -13,14 +13,14 @@ import pytest
 import llmb
 import llmb_installer
 from llmb.core import files, shell
-from llmb.errors import LlmbError
+from llmb.errors import LlmbError, UsageError
 
 # A process that may not write more than 1000 bytes into a file, as on a disk that is full.
 FULL_DISK = """
 import resource, sys
 from pathlib import Path
 from llmb.core import files
-from llmb.errors import LlmbError
+from llmb.errors import LlmbError, UsageError
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 try:
     getattr(files, sys.argv[1])(Path(sys.argv[2]), "new" * 1000)
@@ -260,3 +260,16 @@ def test_an_unknown_home_folder_in_a_variable(
     done = llmb_here("list")
     assert done.returncode == 0
     assert "~nobody-at-all/plugins" in done.stderr
+
+
+def test_a_missing_file_is_sought_beside_it(tmp_path: Path) -> None:
+    for name in ("jobs-h100.yaml", "night.tar.zst", "other"):
+        (tmp_path / name).touch()
+    (tmp_path / "jobs.d").mkdir()
+    near = {"jobs-h100.yml": "jobs-h100.yaml", "Night.tar.zst": "night.tar.zst"}
+    for wrong, right in near.items():
+        with pytest.raises(UsageError) as raised:
+            files.read_text(tmp_path / wrong)
+        assert raised.value.hint == f"did you mean '{tmp_path / right}'?"
+    for wrong in ("jobs.e", "answers.yaml", "gone/jobs-h100.yaml"):
+        assert files.suggest_file(tmp_path / wrong) is None

@@ -578,6 +578,32 @@ def test_a_file_that_is_no_list_is_an_error(text: str) -> None:
     assert raised.value.code == "joblist-empty"
 
 
+@pytest.mark.parametrize("text", ["cluster_type: slurm\n", "schema_version: 2\nx_s: {}\n"])
+def test_the_configuration_of_a_cluster_is_named_as_such(text: str) -> None:
+    with pytest.raises(UsageError, match="describes a cluster") as raised:
+        read(text)
+    assert raised.value.code == "joblist-unknown"
+
+
+def test_another_file_has_a_few_faults_and_their_number(tmp_path: Path) -> None:
+    """A list with a valid job has all of its faults: its author wants to fix them."""
+    path = tmp_path / "jobs.yaml"
+    faulty = "".join(f"key{number}: 1\n" for number in range(40))
+    path.write_text(faulty)
+    *faults, last = read_job_list(path).faults
+    assert [fault.place for fault in faults] == [f"{path}:{line}" for line in range(1, 11)]
+    assert (last.place, last.code) == (f"{path}:11", "joblist-unknown")
+    assert last.message.startswith("30 more faults")
+    path.write_text(f"w_s:\n  scales: [16]\n{faulty}")
+    assert len(read_job_list(path).faults) == 40
+
+
+def test_a_folder_is_no_job_list(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is a folder") as raised:
+        read_job_list(tmp_path)
+    assert raised.value.code == "joblist-folder"
+
+
 def test_a_file_that_is_no_yaml_is_an_error_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "jobs.yml"
     path.write_text("w_s:\n  scales: [16\nx_s: {}\n")

@@ -166,7 +166,11 @@ def test_each_row_is_of_theirs_alone_and_ours_exists(
         if (found := group.get_command(context, known)) is not None
     ]
     commands += [
-        sub for one in commands if isinstance(one, click.Group) for sub in one.commands.values()
+        found
+        for one in commands
+        if isinstance(one, click.Group)
+        for known in one.commands
+        if (found := one.get_command(context, known)) is not None
     ]
     params = [own for one in (group, *commands) for own in one.params]
     options = {option for own in params for option in (*own.opts, *own.secondary_opts)}

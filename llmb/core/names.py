@@ -248,11 +248,13 @@ def size_unknown(
 ) -> UsageError:
     """The error for a ``size`` that the workload ``key`` does not have (on the GPU type ``on``)."""
     suffix = f" on {on}" if on else ""
-    fix = suggest(size, sizes)
-    if on and nearest(size, sizes) is None:
-        fix = (
-            f"on {on} it runs as {', '.join(sizes)}" if sizes else f"none of its sizes runs on {on}"
-        )
+    near = nearest(size, sizes)
+    fix = f"did you mean '{near}'? " if near is not None else ""
+    if not sizes:
+        fix = f"none of its sizes runs{suffix}" if on else "it has no size"
+    elif near is None or len(sizes) > 1:
+        fix += f"{f'on {on} it runs as' if on else 'it runs as'} {', '.join(sizes)}"
+    fix = fix.strip()
     message = f"{key} has no size '{size}'{suffix}"
     return UsageError(
         message, hint=with_list_command(fix, key), code="size-unknown", key=key, value=size

@@ -24,6 +24,8 @@ class _Discovery:
     named: set[Name] = field(default_factory=set)
     #: The selected words for a dtype that an entry has.
     dtypes: set[str] = field(default_factory=set)
+    #: The dtypes that are not selected, in order.
+    other_dtypes: dict[str, None] = field(default_factory=dict)
 
     def skip(self, key: str, size: str | None, reason: str) -> None:
         if reason not in self.skipped:
@@ -170,8 +172,9 @@ def _unmatched(
         for key, size in selected
         if (key, size) not in matched | discovery.named
     ]
+    others = f", but {', '.join(discovery.other_dtypes)}" if discovery.other_dtypes else ""
     return reasons + [
-        f"nothing on {gpu_type} has dtype {dtype}"
+        f"nothing selected on {gpu_type} has dtype {dtype}{others}"
         for dtype in selection.dtypes
         if dtype not in discovery.dtypes
     ]
@@ -197,6 +200,7 @@ def _add_entries(
             for scale in chosen or tested[:1]
         }
         if selection.dtypes and not any(words.values()):
+            discovery.other_dtypes[dtype] = None
             continue
         scales = [scale for scale in chosen if words[scale] or not selection.dtypes]
         discovery.dtypes.update(word for scale in scales for word in words[scale])

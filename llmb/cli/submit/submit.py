@@ -52,7 +52,8 @@ def command(context: CliContext, options: TargetOptions) -> int:
     llmb-run submit --max-scale 512                        everything installed
 
     With a list, -w, --dtype and the scales narrow it. With -s, it submits one workload at each
-    dtype and scale, and reads the variables of other launchers (llmb-run docs jobs).
+    given dtype (default: the workload's) and scale, and reads the variables of other launchers
+    (llmb-run docs jobs).
     """
     from llmb.plan.select import Selection
 

@@ -256,13 +256,27 @@ def accepted_step_time(configuration: Settings, accepted: Iterable[Result]) -> f
 
     None if nothing accepted is comparable, or if several configurations are equally near.
     """
-    measured = [pool for pool in _pools(accepted) if measures(pool[0])]
+    measured = _measured_pools(accepted)
     by_distance: dict[int, list[_Pool]] = {}
     for pool in _alike(configuration, measured)[0]:
         by_distance.setdefault(_distance(configuration, None, pool[0]), []).append(pool)
     nearest = by_distance[min(by_distance)] if by_distance else []
     spread = pooled(nearest[0], STEP_TIME) if len(nearest) == 1 else None
     return None if spread is None else spread.mean
+
+
+def is_comparable(results: Iterable[Result], accepted: Iterable[Result]) -> bool:
+    """Return True if one of ``results`` repeats a configuration that was ``accepted``."""
+    measured = _measured_pools(accepted)
+    configurations = (result.identity.configuration for result in results if measures(result))
+    return any(
+        configuration is not None and _alike(configuration, measured)[0]
+        for configuration in configurations
+    )
+
+
+def _measured_pools(results: Iterable[Result]) -> list[_Pool]:
+    return [pool for pool in _pools(results) if measures(pool[0])]
 
 
 def measures(result: Result) -> bool:

@@ -332,11 +332,12 @@ def _note_under_way(context: CliContext, items: Sequence[Prepared]) -> None:
         return
     named = {sessions.session_of(run).id: sessions.session_of(run) for run in under_way}
     titles = listed([*map(sessions.in_words, named.values())], _NAMED_SESSIONS)
-    jobs = f"{len(under_way)} of {len(items)} jobs"
+    verb = "is" if len(under_way) == 1 else "are"
+    none_is_new = len(under_way) == len(items)
     say(
-        f"warning: {jobs} {'is' if len(under_way) == 1 else 'are'} waiting or running already, in"
-        f" session {titles}, and {'is' if len(under_way) == 1 else 'are'} submitted once more; to"
-        " submit only the others, add --resume"
+        f"warning: {len(under_way)} of {len(items)} jobs {verb} waiting or running already, in"
+        f" session {titles}, and {verb} submitted once more;"
+        f" {'with --resume, none is' if none_is_new else 'to submit only the others, add --resume'}"
     )
 
 

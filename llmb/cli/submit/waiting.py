@@ -5,6 +5,7 @@ Imported by commands that wait: others need neither views nor verdicts.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from llmb.cli import progress
@@ -12,7 +13,9 @@ from llmb.cli.context import CliContext, say
 from llmb.cli.results import judged, print_report, results_of, sessions_of, states_of
 from llmb.cli.submit.options import SubmitOptions
 from llmb.contract.record import RunRecord
-from llmb.judge.export import newest_baseline
+from llmb.errors import LlmbError
+from llmb.judge.compare import is_comparable
+from llmb.judge.export import newest_baseline, read_baseline
 from llmb.run.backlog import Backlog
 
 
@@ -37,6 +40,8 @@ def follow_and_report(
     code = print_report(results, options.fmt, full_names=False, sessions=sessions_of(ended))
     if options.ab is not None:
         say("Compare B with A: llmb-run compare")
-    if name := newest_baseline(context.config.llmb_install):
-        say(f"Compare with the accepted baseline: llmb-run compare --baseline {name}")
+    if (name := newest_baseline(context.config.llmb_install)) is not None:
+        with suppress(LlmbError):  # a damaged baseline: comparing with it says so
+            if is_comparable(results, read_baseline(context.config.llmb_install, name).results):
+                say(f"Compare with the accepted baseline: llmb-run compare --baseline {name}")
     return code

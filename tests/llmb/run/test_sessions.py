@@ -284,7 +284,7 @@ def test_a_repeated_command_is_warned_of_and_its_session_cancelled(
     assert "warning" not in submit()
     first = {run.id for run in runs()}
     (session,) = {sessions.session_of(run).id for run in runs()}
-    again = "submitted once more; to submit only the others, add --resume"
+    again = "submitted once more; with --resume, none is"
     warning = f"warning: 8 of 8 jobs are waiting or running already, in session {session}, and are"
     assert f"{warning} {again}\n" in submit()
     (later,) = {sessions.session_of(run).id for run in runs()} - {session}
@@ -319,6 +319,8 @@ def test_a_wait_ends_with_the_comparison_with_the_baseline(llmb: Command) -> Non
     assert "compare --baseline" not in llmb(*words).stderr
     assert llmb("baseline", "accept", "good").returncode == 0
     assert "llmb-run compare --baseline good" in llmb(*words).stderr.splitlines()[-1]
+    # it has nothing like this one
+    assert "compare --baseline" not in llmb(*words[:4], "16", "--wait").stderr
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from llmb.judge.export import (
     why_rejected,
 )
 from llmb.judge.far_runs import far_runs
-from llmb.judge.judge import without_session
+from llmb.judge.judge import pools_of, without_session
 
 _NAMED = 8  # runs in a command to type
 
@@ -78,7 +78,7 @@ def accept(
     skipped = f", {len(results) - len(accepted)} skipped" if len(accepted) < len(results) else ""
     say(f"baseline {name}: {len(accepted)} run{'s' if len(accepted) != 1 else ''}{skipped}: {path}")
     # its sessions are one when later runs are compared with it
-    for far_run in (far := far_runs(map(without_session, accepted))):
+    for far_run in (far := far_runs(pools_of(map(without_session, accepted)))):
         say(f"warning: {far_run}: it widens the intervals of comparisons with this baseline")
     if far:
         far_ids = {far_run.result.identity.run for far_run in far}

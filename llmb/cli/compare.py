@@ -31,10 +31,9 @@ from llmb.errors import RUN_FAILED, LlmbError, UsageError
 from llmb.judge import compare, export
 from llmb.judge.compare import Comparison, measures
 from llmb.judge.export import Baseline
-from llmb.judge.far_runs import far_runs
-from llmb.judge.judge import why_invalid, without_session
+from llmb.judge.judge import why_invalid
 from llmb.judge.scaling import ScalingPoint, columns, rows_of, scaling_points, settings
-from llmb.judge.value import BAD, FAIL, INCONCLUSIVE
+from llmb.judge.value import BAD, FAIL
 from llmb.measure.result import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result
 from llmb.plan.locate import is_archive
 from llmb.run import sessions
@@ -240,8 +239,6 @@ def print_comparison(context: CliContext, request: Request, fmt: str) -> int:
         else:
             print_runs(comparison_table.columns(rows), comparison_table.rows_of(rows), fmt)
         legend = [*_legend(rows, against), *_warn_of_other_nodes(context, request, rows)]
-        if any(row.verdict == INCONCLUSIVE for row in rows):
-            legend += _far_runs(rows, results)
         for line in legend if fmt == "table" else []:
             say(line)
     if any(map(compare.is_bad, rows)):
@@ -251,16 +248,6 @@ def print_comparison(context: CliContext, request: Request, fmt: str) -> int:
         if any(result.unreadable and not result.is_failure for result in results)
         else 0
     )
-
-
-def _far_runs(rows: Sequence[Comparison], results: Sequence[Result]) -> list[str]:
-    """Return a line for each run of either side that is far from its repeats."""
-    ours = {run for row in rows for run in row.runs}
-    sides: tuple[list[Result], list[Result]] = ([], [])
-    for result in results:
-        sides[(result.identity.run or result.identity.path) in ours].append(result)
-    found = [*far_runs(sides[True]), *far_runs(map(without_session, sides[False]))]
-    return [f"note: {run}, which widens intervals" for run in found]
 
 
 def _compare(

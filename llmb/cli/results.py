@@ -30,7 +30,7 @@ from llmb.judge import export
 from llmb.judge.compare import judged_against
 from llmb.judge.export import Baseline
 from llmb.judge.far_runs import far_runs
-from llmb.judge.judge import judge
+from llmb.judge.judge import judge, pools_of
 from llmb.judge.per_metric import only_by
 from llmb.judge.sustained import with_sustained
 from llmb.judge.value import BAD, INCONCLUSIVE
@@ -528,7 +528,7 @@ def print_report(
 def _undecided(results: Sequence[Result]) -> list[str]:
     """Return a line for each run that is far from its repeats, which have no clear verdict."""
     results = [result for result in results if result.verdict.word == INCONCLUSIVE]
-    return [f"note: {run}, which widens intervals" for run in far_runs(results)]
+    return [f"note: {run}, which widens intervals" for run in far_runs(pools_of(results))]
 
 
 def exit_code(results: Iterable[Result]) -> int:

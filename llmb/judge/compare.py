@@ -14,7 +14,7 @@ from llmb.core import typed
 from llmb.core.node_lists import fold, short_name
 from llmb.core.values import dataclass
 from llmb.errors import UsageError
-from llmb.judge import correctness
+from llmb.judge import correctness, far_runs
 from llmb.judge.deviation import Deviations
 from llmb.judge.differences import differences, differing_facts
 from llmb.judge.judge import pool_key, why_invalid, without_session
@@ -32,7 +32,7 @@ from llmb.judge.reference import (
     not_described,
     pooled,
 )
-from llmb.judge.value import BAD, INVALID, NO_REFERENCE
+from llmb.judge.value import BAD, INCONCLUSIVE, INVALID, NO_REFERENCE
 from llmb.measure.columns import SCHEMA_VERSION, verdicts_in_json
 from llmb.measure.result import (
     CANCELLED,
@@ -438,6 +438,9 @@ def _compared(
         with_metrics(first, Verdict(), verdicts), correctness.check(pool, reference_pool, name)
     )
     notes = [verdict.reason or ""]
+    if verdict.word == INCONCLUSIVE:
+        sides = (pool, reference_pool)
+        notes += filter(None, dict.fromkeys(far_runs.in_words(side) for side in sides))
     same_window = first.metrics.window == first_reference.metrics.window
     if not same_window:
         notes.append("the windows of the two differ")

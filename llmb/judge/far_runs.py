@@ -2,15 +2,16 @@
 """Find runs that are far from their own repeats: one stalled run widens every interval. Pure."""
 
 import statistics
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from llmb.judge.judge import pool_key
+from llmb.core.names import listed
 from llmb.judge.reference import relative
 from llmb.measure.result import Result
 from llmb.measure.statistics import OUTLIER_DEVIATIONS, usual_deviation
 
 _LEAST_REPEATS = 3  # of which two agree
+_NAMED = 3  # in a reason
 _FAR = 0.05  # as a fraction: what a verdict calls FAIL or SUSPICIOUS
 
 
@@ -27,30 +28,34 @@ class FarRun(NamedTuple):
         return f"{run} is {self.ratio:.3g} of the median of its {self.repeats} repeats"
 
 
-def far_runs(results: Iterable[Result]) -> list[FarRun]:
-    """Return the runs whose headline is far from the median of three repeats or more.
+def far_runs(pools: Iterable[Sequence[Result]]) -> list[FarRun]:
+    """Return the runs of each pool of repeats that are far from its median, as ``far_in``."""
+    return [far_run for pool in pools for far_run in far_in(pool)]
+
+
+def far_in(pool: Sequence[Result]) -> list[FarRun]:
+    """Return the runs of a pool of repeats whose headline is far from the median of three or more.
 
     Far is as for steps: by 3.5 deviations of the median, and here by 5 % at least.
     """
-    pools: dict[Hashable, list[Result]] = {}
-    for result in results:
-        if (value := result.metrics.value) is not None and value.mean > 0:
-            pools.setdefault(pool_key(result), []).append(result)
-    return [
-        far_run
-        for pool in pools.values()
-        if len(pool) >= _LEAST_REPEATS
-        for far_run in _far_in(pool)
+    measured = [
+        (result, value)
+        for result in pool
+        if (value := result.metrics.value) is not None and value.mean > 0
     ]
-
-
-def _far_in(pool: list[Result]) -> list[FarRun]:
-    values = [value for result in pool if (value := result.metrics.value) is not None]
-    median = statistics.median(value.mean for value in values)
-    differences = [value.mean / median - 1 for value in values]
+    if len(measured) < _LEAST_REPEATS:
+        return []
+    median = statistics.median(value.mean for _, value in measured)
+    differences = [value.mean / median - 1 for _, value in measured]
     limit = max(OUTLIER_DEVIATIONS * usual_deviation(differences), _FAR)
     return [
-        FarRun(result, relative(value.mean, median, value.better), len(pool))
-        for result, value, difference in zip(pool, values, differences, strict=True)
+        FarRun(result, relative(value.mean, median, value.better), len(measured))
+        for (result, value), difference in zip(measured, differences, strict=True)
         if abs(difference) > limit
     ]
+
+
+def in_words(pool: Sequence[Result]) -> str:
+    """Return the far runs of a pool for a reason, empty if none is far."""
+    far = list(map(str, far_in(pool)))
+    return f"{listed(far, _NAMED, '; ')}, which widens the interval" if far else ""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from llmb.contract.formats import TRAINER_NAME
 from llmb.contract.gpus import CPU
 from llmb.contract.window import parse_window
-from llmb.judge import fabrics, reference as refs
+from llmb.judge import fabrics, far_runs, reference as refs
 from llmb.judge.deviation import Deviations
 from llmb.judge.differences import settings_of_framework, window_in_words
 from llmb.judge.per_metric import (
@@ -18,7 +18,7 @@ from llmb.judge.per_metric import (
     with_metrics,
 )
 from llmb.judge.reference import References
-from llmb.judge.value import INVALID, NO_REFERENCE
+from llmb.judge.value import INCONCLUSIVE, INVALID, NO_REFERENCE
 from llmb.measure.facts import INCOMPLETE, ON_CPU, PROFILED
 from llmb.measure.result import SUCCESS, MetricVerdict, ReferenceValue, Result, Verdict
 from llmb.plan.published import Figure, mfu_as_published
@@ -54,8 +54,18 @@ def judge(
     verdicts = {
         key: judge_metrics(repeats, targets[key], deviations) for key, repeats in pools.items()
     }
+    far = {
+        key: far_runs.in_words(repeats)
+        for key, repeats in pools.items()
+        if any(verdict.word == INCONCLUSIVE for verdict in verdicts[key].values())
+    }
     return [
-        replace(result, verdict=verdict if key is None else _judged(result, verdict, verdicts[key]))
+        replace(
+            result,
+            verdict=verdict
+            if key is None
+            else _judged(result, verdict, verdicts[key], far.get(key, "")),
+        )
         for (result, verdict, _), key in zip(compared, keys, strict=True)
     ]
 
@@ -64,18 +74,23 @@ def deviations_of(
     pools: Iterable[Sequence[Result]], earlier: Iterable[Result] = ()
 ) -> dict[str, Deviations]:
     """Return the deviations of each metric over all pools of repeats."""
-    pools = list(pools)
-    others: dict[Hashable, list[Result]] = {}
-    for result in earlier:
-        others.setdefault(pool_key(result), []).append(result)
+    pools, others = list(pools), pools_of(earlier)
     names = {name for pool in pools for name in pool[0].metrics.measured}
     return {
         name: Deviations(
             [[values_of(pool, name)] for pool in pools],
-            [[values_of(pool, name)] for pool in others.values()],
+            [[values_of(pool, name)] for pool in others],
         )
         for name in names
     }
+
+
+def pools_of(results: Iterable[Result]) -> list[list[Result]]:
+    """Return the repeats of each configuration."""
+    pools: dict[Hashable, list[Result]] = {}
+    for result in results:
+        pools.setdefault(pool_key(result), []).append(result)
+    return list(pools.values())
 
 
 def pool_key(result: Result) -> Hashable:
@@ -199,8 +214,15 @@ def _of_one_line(result: Result) -> str | None:
     )
 
 
-def _judged(result: Result, verdict: Verdict, verdicts: Mapping[str, MetricVerdict]) -> Verdict:
+def _judged(
+    result: Result, verdict: Verdict, verdicts: Mapping[str, MetricVerdict], far: str
+) -> Verdict:
+    """Return the verdict by ``verdicts`` of its metrics. ``far``: runs that are far from its
+    repeats.
+    """
     verdict = with_metrics(result, verdict, verdicts)
+    if verdict.word == INCONCLUSIVE and far:
+        verdict = replace(verdict, reason=f"{verdict.reason}; {far}")
     if verdict.reference is not None and not verdict.same_window:
         measured = window_in_words(result.metrics.window)
         published = window_in_words(parse_window(verdict.reference.window))

@@ -10,8 +10,10 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Self
 
 from llmb.contract.metrics import STEP_TIME, TRAINING_BY_NAME, MetricSpec, heading, shown
+from llmb.core.names import listed
 from llmb.core.node_lists import fold
 from llmb.core.values import dataclass
+from llmb.judge import far_runs
 from llmb.judge.reference import metric_of, pooled
 from llmb.judge.value import FAIL, INCONCLUSIVE, INVALID, SUSPICIOUS, WARN
 from llmb.measure.result import CANCELLED, FAILED, PENDING, RUNNING, UNKNOWN
@@ -351,10 +353,17 @@ def _details(entries: Sequence[ReportEntry], counts: Counter[str], against: Agai
         details.append(f"On average {percent(mean)} of {against.figure} ({span}).")
     elif ratios:
         details.append(f"It reaches {percent(ratios[0])} of {against.figure}.")
-    undecided = sum(entry.word == INCONCLUSIVE for entry in entries)
-    if undecided:
+    open_verdicts = [entry for entry in entries if entry.word == INCONCLUSIVE]
+    far = [
+        words
+        for entry in open_verdicts
+        if (words := far_runs.in_words([run.result for run in entry.runs]))
+    ]
+    if undecided := len(open_verdicts) - len(far):
         verb = "needs" if undecided == 1 else "need"
         details.append(f"{count(undecided, 'configuration')} {verb} more repeats.")
+    if far:
+        details.append(f"Not decided: {listed(far, _NAMED_DIFFERENCES, '; ')}.")
     fast = sum(entry.word == SUSPICIOUS for entry in entries)
     if fast:
         details.append(f"{count(fast, 'configuration')} {_is(fast)} implausibly good.")

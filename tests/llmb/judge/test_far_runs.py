@@ -7,7 +7,7 @@ import pytest
 
 from llmb.contract.metrics import Measured
 from llmb.judge.far_runs import far_runs
-from llmb.judge.judge import without_session
+from llmb.judge.judge import pools_of, without_session
 from llmb.measure.result import SUCCESS, Identity, Metrics, Result
 
 
@@ -39,12 +39,12 @@ def results(values: list[float], better: str = "lower", experiment: str = "a") -
 def test_a_run_is_far_by_deviations_of_its_repeats(
     values: list[float], far: dict[str, float]
 ) -> None:
-    found = far_runs(results(values))
+    found = far_runs(pools_of(results(values)))
     assert {run.result.identity.run: pytest.approx(run.ratio, rel=0.02) for run in found} == far
 
 
 def test_more_is_better_above_one() -> None:
-    (found,) = far_runs(results([100.0, 101.0, 50.0, 99.0], "higher"))
+    (found,) = far_runs(pools_of(results([100.0, 101.0, 50.0, 99.0], "higher")))
     assert str(found) == "r2 is 0.503 of the median of its 4 repeats"
 
 
@@ -53,9 +53,13 @@ def test_runs_that_were_accepted_together_are_repeats() -> None:
         replace(result, identity=replace(result.identity, session=str(number // 2)))
         for number, result in enumerate(results([1.0, 1.01, 2.0, 0.99]))
     ]
-    assert far_runs(nights) == []
-    assert [run.result.identity.run for run in far_runs(map(without_session, nights))] == ["r2"]
+    assert far_runs(pools_of(nights)) == []
+    assert [
+        run.result.identity.run for run in far_runs(pools_of(map(without_session, nights)))
+    ] == ["r2"]
 
 
 def test_other_configurations_are_no_repeats() -> None:
-    assert far_runs([*results([1.0, 1.0, 1.0]), *results([9.0, 9.0], experiment="b")]) == []
+    assert (
+        far_runs(pools_of([*results([1.0, 1.0, 1.0]), *results([9.0, 9.0], experiment="b")])) == []
+    )

@@ -496,14 +496,23 @@ def test_a_run_far_from_its_repeats_is_named(install: HandMade, run: Run) -> Non
     words = ("compare", "b1", "--baseline", "good")
     (row,) = compared(run, *words[1:])["comparisons"]
     assert row["verdict"] == "INCONCLUSIVE"
-    assert f"note: {far}, which widens intervals\n" in run(*words).stderr
+    assert f"; {far}, which widens the interval" in row["verdict_reason"]
+    assert far in " ".join(run(*words).stdout.split())
+
+    named = [f"a{number}" for number in range(1, 5)]
+    results = json.loads(run("results", *named, "--format", "json").stdout)["results"]
+    for result in results:
+        assert result["verdict"] == "INCONCLUSIVE"
+        assert f"; {far}, which widens the interval" in result["verdict_reason"]
+    assert "a3 is 0.502 of the median" in " ".join(run("explain", "a1").stdout.split())
+    assert f"Not decided: {far}" in run("report", *named, "--format", "html").stdout
 
     done = run("baseline", "accept", *without.split())
     assert done.returncode == 0
     assert "widens" not in done.stderr
     (row,) = compared(run, *words[1:])["comparisons"]
     assert row["verdict"] == "FAIL"
-    assert "widens" not in run(*words).stderr
+    assert "widens" not in run(*words).stdout
 
 
 def test_nothing_good_is_no_baseline(install: HandMade, run: Run) -> None:

@@ -137,10 +137,11 @@ def main() -> None:
 
         sys.exit(completion.answer(cli))
     end_in_order()
+    words = console.with_help(sys.argv[1:])
     try:
-        take_debug(sys.argv[1:])
+        take_debug(words)
         code = cli.main(
-            [word for word in sys.argv[1:] if word != DEBUG_OPTION],
+            [word for word in words if word != DEBUG_OPTION],
             prog_name="llmb-install",
             standalone_mode=False,
         )
@@ -151,7 +152,7 @@ def main() -> None:
     except click.ClickException as error:
         from llmb.cli.usage import as_error
 
-        shown = as_error(error, sys.argv[1:], hints=_hint_of_plugin, program=cli)
+        shown = as_error(error, words, hints=_hint_of_plugin, program=cli)
         console.echo(describe(shown), err=True)
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt) as error:

@@ -89,7 +89,7 @@ def run(args: Sequence[str] | None = None, plugins: Plugins | None = None) -> in
     Returns the exit code.
     """
     console.forget_warnings()
-    words = list(sys.argv[1:] if args is None else args)
+    words = console.with_help(sys.argv[1:] if args is None else args)
     guard.take_debug(words)
     out = sys.stdout
     try:
@@ -118,9 +118,8 @@ def run(args: Sequence[str] | None = None, plugins: Plugins | None = None) -> in
     except click.ClickException as error:
         from llmb.cli.usage import as_error
 
-        arguments = sys.argv[1:] if args is None else args
         console.echo(
-            describe(as_error(error, arguments, plugins.skipped_commands, plugins.hint_for, group)),
+            describe(as_error(error, words, plugins.skipped_commands, plugins.hint_for, group)),
             err=True,
         )
         return error.exit_code

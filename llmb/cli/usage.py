@@ -133,8 +133,6 @@ def _without_group(error: click.UsageError, arguments: Sequence[str]) -> str | N
     names_run = any(not word.startswith("-") for word in after)
     if name == "status" and names_run:
         command = ["jobs", "show"]
-    elif name == "help":
-        command, after = [], [*after, "--help"]
     elif name == "show" and not names_run:
         command = ["results"]
     elif name in _NEED_RUN and not after:
@@ -186,7 +184,6 @@ _WITH_GROUP = {
     "start": "submit",
     "show": "explain",
     "check": "nodes check",
-    "help": "",
 }
 _NEED_RUN = ("logs", "cancel", "stop", "retry", "scancel", "kill")
 

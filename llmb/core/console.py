@@ -114,6 +114,11 @@ def current_folder() -> Path:
         ) from error
 
 
+def with_help(words: Sequence[str]) -> list[str]:
+    """Return the words of a command line, with ``help COMMAND`` as ``COMMAND --help``."""
+    return [*words[1:], "--help"] if words[:1] == ["help"] else [*words]
+
+
 def require_home() -> None:
     """Raise UsageError if the user's home folder is unknown."""
     if not os.environ.get("HOME"):

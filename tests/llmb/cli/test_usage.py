@@ -290,6 +290,13 @@ def test_a_command_of_the_installer_is_named(name: str, llmb_here: Command) -> N
     assert f"hint: write: llmb-install {name} --json\n" in done.stderr
 
 
+@pytest.mark.parametrize("words", [(), ("submit",), ("jobs",), ("jobs", "show")])
+def test_help_is_a_command_too(words: tuple[str, ...], llmb_here: Command) -> None:
+    asked, usual = llmb_here("help", *words), llmb_here(*words, "--help")
+    assert (asked.returncode, asked.stdout) == (0, usual.stdout)
+    assert asked.stdout.startswith(" ".join(("Usage: llmb-run", *words)))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message", "command"),
     [
@@ -846,8 +853,6 @@ def test_an_option_of_another_command_gets_that_command(
         (["run", "-w", "llama3.1"], "submit -w llama3.1"),
         (["show"], "results"),
         (["show", "p1"], "explain p1"),
-        (["help"], "--help"),
-        (["help", "submit"], "submit --help"),
     ],
 )
 def test_a_command_without_its_group_gets_the_command_to_type(

@@ -50,7 +50,7 @@ def command(
     fmt: str,
 ) -> None:
     """Show the workloads, and which of them run here."""
-    from llmb.cli.output import print_all
+    from llmb.cli.output import print_all, print_folded
     from llmb.plan import listing
 
     if framework is not None:
@@ -101,7 +101,7 @@ def command(
             for row in listing.configurations(chosen, framework, release, gpu_type)
             if size in (None, row["size"])
         ]
-        print_all(listing.rows_of(chosen, framework), rows, fmt)
+        print_folded(listing.rows_of(chosen, framework), rows, fmt)
         for text in listing.declared(chosen) if fmt in ("table", "md") else ():
             say(text)
         return

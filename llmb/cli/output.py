@@ -77,6 +77,33 @@ def print_runs(
     width = output_width()
     text, omitted = fit(columns, rows, width, longest=None if full_names else NAME_WIDTH, **layout)
     console.echo(text, nl=False, coloured=True)
+    _name_omitted(omitted, width)
+
+
+def print_folded(columns: Sequence[Column], rows: Sequence[Row], fmt: str) -> None:
+    """Print as ``print_all``. A table omits optional columns that do not fit the terminal, and
+    folds its cells at blanks.
+    """
+    if fmt != "table" or not rows:
+        print_all(columns, rows, fmt)
+        return
+    width = output_width()
+    optional = [column for column in columns if column.optional]
+    for count in range(len(optional), -1, -1):
+        shown = [column for column in columns if not column.optional or column in optional[:count]]
+        text = render(shown, rows, "table", width=width)
+        if max(map(len, text.splitlines())) <= width:
+            break
+    console.echo(text, nl=False, coloured=True)
+    _name_omitted(_without(columns, shown), width)
+
+
+def _without(columns: Sequence[Column], shown: Sequence[Column]) -> tuple[str, ...]:
+    """Return the titles of the columns that are not ``shown``."""
+    return tuple(column.title() for column in columns if column not in shown)
+
+
+def _name_omitted(omitted: Sequence[str], width: int) -> None:
     if omitted:
         say(
             f"omitted in {width} columns: {', '.join(omitted)}; a wider window or --format csv"
@@ -127,7 +154,7 @@ def fit(
             break
     else:
         text = _squeezed(shown, rows, width, name, below, longest)
-    return text, tuple(column.title() for column in columns if column not in shown)
+    return text, _without(columns, shown)
 
 
 def _squeezed(

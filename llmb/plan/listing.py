@@ -54,25 +54,25 @@ HERE = Column(key="here", heading="Runs here", show=lambda value: _here_in_words
 INSTALLED = Column(key="installed", heading="Installed", show=lambda value: "yes" if value else "")
 
 _FRAMEWORK = (
-    Column(key="framework", heading="Framework"),
-    Column(key="release", heading="Image release"),
+    Column(key="framework", heading="Framework", whole=True),
+    Column(key="release", heading="Image release", whole=True),
 )
 _CASES = (
-    Column(key="size", heading="Size"),
+    Column(key="size", heading="Size", whole=True),
     Column(key="gpu", heading="GPU", show=", ".join),
     Column(key="dtype", heading="Dtype", show=", ".join),
-    Column(key="scales", heading="GPUs", show=span),
+    Column(key="scales", heading="GPUs", show=span, whole=True),
 )
 _TRAINED = (
-    Column(key="layers", heading="Layers", right=True),
+    Column(key="layers", heading="Layers", right=True, optional=True),
     *(
-        Column(key=key, heading=key.upper(), right=True)
+        Column(key=key, heading=key.upper(), right=True, optional=key in ("gbs", "dp"))
         for key in ("tp", "pp", "cp", "vp", "mbs", "gbs", "dp")
     ),
-    Column(key="ga", heading="GA", show=first_to_last, right=True),
-    Column(key="scaling", heading="Scaling"),
+    Column(key="ga", heading="GA", show=first_to_last, right=True, optional=True),
+    Column(key="scaling", heading="Scaling", optional=True),
 )
-_MEMORY = Column(key="memory_gb", heading="GB/GPU", show="{:g}".format, right=True)
+_MEMORY = Column(key="memory_gb", heading="GB/GPU", show="{:g}".format, right=True, optional=True)
 
 _EXPERTS = tuple(Column(key=key, heading=key.upper(), right=True) for key in ("ep", "etp"))
 

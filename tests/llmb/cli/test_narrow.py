@@ -3,6 +3,8 @@
 apart.
 """
 
+import subprocess
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,6 +12,8 @@ import pytest
 from llmb.cli.output import fit
 from llmb.core.names import apart
 from llmb.core.tables import Column
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
 
 COLUMNS = [
     Column(key="run"),
@@ -131,3 +135,17 @@ def test_a_terminal_of_a_few_columns_shows_everything(width: int) -> None:
     lines, _ = shown(width, WHY, longest=None)
     assert NAME.format(2) in lines[3]
     assert " ".join(line.strip() for line in lines[4:]) == WHY
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_the_rows_of_a_workload_fit_with_whole_scales_and_names(
+    width: int, llmb_here: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    done = llmb_here("list", "-w", "llama3.1")
+    lines = done.stdout.splitlines()
+    assert max(map(len, lines)) <= width
+    for text in ("405b-proxy", "512..2048", " bridge ", " nemo "):
+        assert any(text in line for line in lines), text
+    omitted = [line for line in done.stderr.splitlines() if line.startswith("omitted in")]
+    assert len(omitted) == (1 if width < 110 else 0)

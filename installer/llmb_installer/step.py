@@ -92,6 +92,7 @@ class Commands:
             def tick() -> None:
                 if on_output is not None and (part := printed_now.read()):
                     on_output(part)
+                self.context.progress.advance(0)  # it is still running
 
             code = self.context.runner.run(
                 argv, log, env=self.environ, cwd=cwd, stop=self.context.stop, tick=tick

@@ -59,7 +59,7 @@ class Display:
         start, ended = time.monotonic(), "failed"
         self.running.append(step.key)
         try:
-            yield StepProgress(display=self, key=step.key, task=task, shown=start)
+            yield StepProgress(display=self, key=step.key, task=task, started=start, shown=start)
             ended = "done"
         except StoppedError:
             ended = "stopped"
@@ -81,12 +81,13 @@ class Display:
 class StepProgress:
     """The progress of one step. Its calls raise StoppedError once the user interrupted.
 
-    ``shown`` is the time of its last line, without a terminal.
+    ``started`` is the time of its start, ``shown`` that of its last line, without a terminal.
     """
 
     display: Display
     key: str
     task: TaskID | None
+    started: float
     shown: float
     bytes: int = 0
     of: int = 0
@@ -132,10 +133,11 @@ class StepProgress:
     def _print(self) -> None:
         with self.lock:
             now = time.monotonic()
-            if not self.status or now - self.shown < self.display.every:
+            if now - self.shown < self.display.every:
                 return
             self.shown = now
-        self.display.say(f"{self.key}: {self.status}")
+        status = self.status or "still running"
+        self.display.say(f"{self.key}: {status}, after {now - self.started:.0f} s")
 
 
 def _bars(console: Console) -> Progress:

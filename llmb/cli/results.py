@@ -350,7 +350,9 @@ def _announce_cancelled(count: int, choice: Choice) -> bool:
         pronoun = "it" if count == 1 else "them"
         listed = f"listed; --exclude-cancelled omits {pronoun}"
         status = "omitted" if choice.exclude_cancelled else listed
-        say(f"note: {count} cancelled run{'s' if count > 1 else ''} {status}")
+        note = f"note: {count} cancelled run{'s' if count > 1 else ''} {status}"
+        if console.is_first(note):  # both sides of a comparison may have some
+            say(note)
     return not choice.exclude_cancelled
 
 

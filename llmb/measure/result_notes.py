@@ -18,7 +18,7 @@ from llmb.contract.window import Window, measure, steps_in, why_unmeasured
 from llmb.core.scan import open_log, plain
 from llmb.measure import mlperf
 from llmb.measure.checkpoints import Checkpoints
-from llmb.measure.failure_causes import Cause, kind_of_end
+from llmb.measure.failure_causes import CANCELLED_KIND, Cause, kind_of_end
 from llmb.measure.result import FAILED, SUCCESS, UNKNOWN, Metrics
 from llmb.measure.statistics import TFLOPS_OFF
 
@@ -267,8 +267,9 @@ def _partial(samples: Samples, metrics: Metrics) -> str:
 
 
 def _cause(cause: Cause | None, state: JobState | None) -> str:
+    says_it = state is not None and state.state == states.CANCELLED  # and perhaps by whom
     if cause is not None:
-        return str(cause)
+        return "" if says_it and cause.kind == CANCELLED_KIND else str(cause)
     if state is None or state.state in _NAME_THEIR_CAUSE:
         return ""
     return kind_of_end(state) or ""

@@ -492,6 +492,17 @@ def test_all_that_a_folder_holds_is_searched_for_the_cause(
     wording("results", str(got.reason))
 
 
+def test_a_cancelled_run_is_not_explained_by_the_line_that_says_so(run: RunRecord) -> None:
+    """What else ended it is, as the scheduler may have cancelled the rest."""
+    line = "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2025-04-11T14:48:45 ***\n"
+    run.batch_log.write_text(line)
+    got = result(run, "CANCELLED", steps(3))
+    assert got.cause is not None
+    assert got.cause.kind == "cancelled"
+    assert got.reason == "CANCELLED (by 1000); stopped at iteration 2 of 49"
+    assert "out of memory" in str(result(run, "CANCELLED", steps(3) + OOM + "\n").reason)
+
+
 def test_a_run_over_tcp_is_not_valid(run: RunRecord, wording: Wording) -> None:
     got = result(run, "COMPLETED", "n1:1:2 [0] NCCL INFO Using network Socket\n" + steps(50))
     assert got.status == "Success"

@@ -4,11 +4,9 @@
 With `--resume`, a list that was submitted before loses the jobs that have succeeded, wait or run.
 """
 
-import hashlib
 import shlex
-import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from llmb import __version__
@@ -17,6 +15,13 @@ from llmb.cli.estimates import estimates_of
 from llmb.cli.submit import ab, announce, cost
 from llmb.cli.submit.options import SubmitOptions, with_slurm_time
 from llmb.cli.submit.overrides import overrides_of
+from llmb.cli.submit.session import (
+    NEW_SESSION,
+    rest_of,
+    resume_lock,
+    session_for,
+    warn_of_jobs_under_way,
+)
 from llmb.cli.usage import with_hints
 from llmb.contract.cluster import Cluster
 from llmb.contract.entry import JobList
@@ -29,11 +34,7 @@ from llmb.contract.samples import Samples
 from llmb.contract.sbatch import PMIX
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.settings import Settings
-from llmb.contract.state import COMPLETED, NOT_SUBMITTED, JobState
-from llmb.core import console, locks
-from llmb.core.names import listed
-from llmb.core.process import ProcessId
-from llmb.core.values import dataclass
+from llmb.core import console
 from llmb.errors import (
     Fault,
     InputFaults,
@@ -51,9 +52,8 @@ from llmb.plan.plan import Plan, make_plan
 from llmb.plugins.loaded import ResultRow
 from llmb.run import sessions, store
 from llmb.run.backlog import Backlog, OnResult, open_runs
-from llmb.run.polling import last_seen, poll, try_poll
 from llmb.run.prepare import Prepared, check, prepare
-from llmb.run.sessions import SessionRuns
+from llmb.run.resume import Remaining
 from llmb.run.submission import Sent, SubmitResult
 from llmb.run.submit import submit
 
@@ -261,19 +261,6 @@ def _by_place(fault: Fault) -> tuple[str, int]:
     return (name, int(line)) if line.isdigit() else (fault.place, 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remaining:
-    """The jobs to submit, and the runs of jobs that succeeded, are under way, or are unsent.
-
-    An unsent run is recorded: a full queue turned it away, or its submission was cut off.
-    """
-
-    items: tuple[Prepared, ...]
-    done: tuple[RunRecord, ...] = ()
-    live: tuple[RunRecord, ...] = ()
-    unsent: tuple[RunRecord, ...] = ()
-
-
 def _submit(
     context: CliContext,
     items: Sequence[Prepared],
@@ -291,7 +278,7 @@ def _submit(
         session, earlier = session_for(context, items, options, joblist)
         if not options.resume:
             with refusing(dry_run=False):
-                _note_under_way(context, items)
+                warn_of_jobs_under_way(context, items)
         limit = options.max_in_queue or context.config.max_in_queue
         if options.resume:
             remainder = rest_of(context, items, earlier)
@@ -317,31 +304,6 @@ def _submit(
     )
     failed = failed or bool(backlog.refused or backlog.count)
     return code or (LlmbError.exit_code if failed else 0)
-
-
-def _note_under_way(context: CliContext, items: Sequence[Prepared]) -> None:
-    """Print a note if runs of equal jobs have not ended: the command may be a repeated one."""
-    names = dict.fromkeys((item.job.workload, item.job.experiment_name) for item in items)
-    recorded = (run for name in names for run in store.runs_of(context.config, *name))
-    runs = [run for run in recorded if run.origin is None and not last_seen(run).is_final]
-    if not runs:
-        return
-    states, _ = try_poll(context.need_cluster(), runs)
-    under_way = remaining(items, (), [run for run in runs if not states[run.id].is_over]).live
-    if not under_way:
-        return
-    named = {sessions.session_of(run).id: sessions.session_of(run) for run in under_way}
-    titles = listed([*map(sessions.in_words, named.values())], _NAMED_SESSIONS)
-    verb = "is" if len(under_way) == 1 else "are"
-    none_is_new = len(under_way) == len(items)
-    say(
-        f"warning: {len(under_way)} of {len(items)} jobs {verb} waiting or running already, in"
-        f" session {titles}, and {verb} submitted once more;"
-        f" {'with --resume, none is' if none_is_new else 'to submit only the others, add --resume'}"
-    )
-
-
-_NAMED_SESSIONS = 4  # in a line
 
 
 def _backlog_of(
@@ -429,171 +391,3 @@ def _keep_reader(context: CliContext, run: RunRecord) -> None:
         spec = ParseSpec(samples=Samples())
         reader = reader_of(workload, run.job.model_size, spec, context.plugins.failures)
     keep_reader(run, reader)
-
-
-_WAIT = 600.0  # seconds for another --resume, which may be about to submit the same jobs
-
-
-def key_of(job: Job) -> Hashable:
-    """Equal for two jobs of one configuration and one repeat."""
-    return job.settings.key, job.repeat, job.max_steps, job.switches
-
-
-def _planned_key(planned: Prepared | RunRecord) -> Hashable:
-    """Return a key that a planned job and its run share.
-
-    The two sides of a pair may have the same job: they may differ in an option of sbatch.
-    """
-    return key_of(planned.job), planned.pair
-
-
-def _key_on_nodes(planned: Prepared | RunRecord) -> Hashable:
-    """Return a key that also has the nodes that were asked for, if any were."""
-    options = {} if planned.launch is None else planned.launch.slurm_args
-    return _planned_key(planned), options.get("nodelist")
-
-
-def remaining(
-    items: Sequence[Prepared],
-    succeeded: Sequence[RunRecord],
-    live: Sequence[RunRecord],
-    unsent: Sequence[RunRecord] = (),
-) -> Remaining:
-    """Find the jobs of ``items`` without a run. Each run is for one job of the list only.
-
-    Of equal jobs on several lists of nodes, each gets the run on its own. A job that is now sent to
-    other nodes than before has its run nevertheless.
-    """
-    runs = {"done": succeeded, "live": live, "unsent": unsent}
-    found: dict[str, list[RunRecord]] = {kind: [] for kind in runs}
-    jobless = [*items]
-    for key in (_key_on_nodes, _planned_key):
-        used = {run.id for matches in found.values() for run in matches}
-        unused = {
-            kind: _by_key([run for run in members if run.id not in used], key)
-            for kind, members in runs.items()
-        }
-        jobless, tried = [], jobless
-        for item in tried:
-            kind = next((kind for kind in unused if unused[kind].get(key(item))), None)
-            if kind is None:
-                jobless.append(item)
-            else:
-                found[kind].append(unused[kind][key(item)].pop(0))
-    matched = {kind: tuple(matches) for kind, matches in found.items()}
-    return Remaining(items=tuple(jobless), **matched)
-
-
-def _by_key(
-    runs: Sequence[RunRecord], key: Callable[[Prepared | RunRecord], Hashable]
-) -> dict[Hashable, list[RunRecord]]:
-    by_key: dict[Hashable, list[RunRecord]] = {}
-    for run in runs:
-        by_key.setdefault(key(run), []).append(run)
-    return by_key
-
-
-def resume_lock(context: CliContext) -> AbstractContextManager[None]:
-    """The lock between commands that resume: two at once would submit the same jobs."""
-
-    def announce_wait(owner: ProcessId) -> None:
-        say(f"waiting for process {owner.pid} on {owner.host}, which resumes a list")
-
-    folder = context.config.runs_root / ".locks"
-    return locks.hold(folder, "resume", wait=_WAIT, on_wait=announce_wait)
-
-
-NEW_SESSION = "<new>"  # in the place of an id that only a submission knows
-
-
-def session_for(
-    context: CliContext, items: Sequence[Prepared], options: SubmitOptions, joblist: Path | None
-) -> tuple[Session, tuple[RunRecord, ...]]:
-    """Return the session of these jobs and its earlier runs.
-
-    It is a new one without an id, unless ``--session`` or ``--resume`` continues one, which is
-    printed. Raises UsageError for an invalid name.
-    """
-    content = joblist.read_bytes() if joblist is not None and joblist.is_file() else None
-    new = Session(
-        id=NEW_SESSION,
-        name=options.session,
-        created=time.time(),
-        list_sha256=None if content is None else hashlib.sha256(content).hexdigest(),
-        list_path=None if joblist is None else str(joblist.absolute()),
-        command=shlex.join(["llmb-run", *context.words]),  # has no secrets: --env refuses them
-    )
-    continued = None
-    if options.session is not None or options.resume:
-        groups = sessions.group(run for run in context.runs() if run.origin is None)
-        keys = {_planned_key(item) for item in items}
-        if options.session is not None:
-            continued = _continued(options.session, groups, resumes=options.resume)
-        else:
-            continued = sessions.resumable(groups, new, lambda run: _planned_key(run) in keys)
-    if continued is None:
-        if options.session is not None:
-            sessions.check_name(options.session)
-        return new, ()
-    session, name = continued.session, sessions.in_words(continued.session)
-    if options.resume:
-        say(f"resuming session {name}: {session.command or 'of an earlier release'}")
-    else:
-        say(f"note: session {name} exists: these jobs are added to it")
-    if session.list_path == new.list_path and session.list_sha256 != new.list_sha256:
-        say(f"note: {joblist} has changed since this session began")
-    return session, continued.runs
-
-
-def _continued(name: str, groups: Sequence[SessionRuns], *, resumes: bool) -> SessionRuns | None:
-    """Return the session that these jobs are added to, or None for a new one.
-
-    A name names a new session every night. An id, and ``--resume``, mean the one that exists.
-    """
-    named = sessions.find(name, groups)
-    is_new = (
-        named is not None
-        and not resumes
-        and name == named.session.name
-        and sessions.is_over(named, time.time())
-    )
-    if named is not None and is_new:
-        say(f"note: session {sessions.in_words(named.session)} is over: this is a new one")
-    return None if is_new else named
-
-
-def rest_of(
-    context: CliContext,
-    items: Sequence[Prepared],
-    earlier: Sequence[RunRecord],
-) -> Remaining:
-    """Find the jobs of ``items`` that remain to be submitted here. Print the others' number.
-
-    Only the ``earlier`` runs of the session count.
-    """
-    keys = {_planned_key(item) for item in items}
-    runs = [run for run in earlier if run.origin is None and _planned_key(run) in keys]
-    states = poll(context.need_cluster(), runs) if runs else {}
-    unsent = [run for run in runs if states[run.id].state == NOT_SUBMITTED]
-    live = [run for run in runs if not states[run.id].is_over]
-    remainder = remaining(items, _succeeded(context, runs, states), live, unsent)
-    under_way = f", {len(remainder.live)} running or waiting" if remainder.live else ""
-    recorded = f", {len(remainder.unsent)} recorded and not submitted" if remainder.unsent else ""
-    say(f"{len(remainder.done)} of {len(items)} are done{under_way}{recorded}")
-    return remainder
-
-
-def _succeeded(
-    context: CliContext, runs: Sequence[RunRecord], states: dict[str, JobState]
-) -> list[RunRecord]:
-    """The runs that succeeded, and completed ones whose logs cannot be read any more."""
-    from llmb.cli.results import results_of, states_of
-    from llmb.measure.result import SUCCESS, UNKNOWN
-
-    ended = [run for run in runs if states[run.id].is_end]
-    results = results_of(context, ended, states_of(context, ended))
-    return [
-        run
-        for run, result in zip(ended, results, strict=True)
-        if result.status == SUCCESS or (result.status, result.state) == (UNKNOWN, COMPLETED)
-    ]

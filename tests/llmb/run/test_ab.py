@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from llmb.cli.submit.ab import AbTest, in_pairs
-from llmb.cli.submit.flow import remaining
 from llmb.contract.record import RunRecord
 from llmb.errors import UsageError
 from llmb.run.prepare import Prepared
+from llmb.run.resume import remaining
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 Items = Callable[..., list[Prepared]]

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from llmb.cli.submit.flow import remaining
 from llmb.contract import record, state as job_state
 from llmb.contract.record import RunRecord
 from llmb.contract.schema import ClusterConfig
@@ -23,6 +22,7 @@ from llmb.run.follow import Watcher, cancel, wait
 from llmb.run.polling import poll
 from llmb.run.prepare import Prepared
 from llmb.run.reconcile import resubmit
+from llmb.run.resume import remaining
 from llmb.run.retry import may_be_retried, retry
 from llmb_testing.fake_cluster import FakeCluster, folder_of
 from llmb_testing.scheduler import Behaviour, Scheduler

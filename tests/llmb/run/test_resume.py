@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from llmb.cli.submit.flow import key_of, remaining
 from llmb.contract.record import RunRecord
 from llmb.contract.switches import Switches
 from llmb.run.prepare import Prepared
+from llmb.run.resume import key_of, remaining
 
 Items = Callable[..., list[Prepared]]
 Submitted = Callable[..., list[RunRecord]]

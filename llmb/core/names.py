@@ -146,6 +146,12 @@ def _spellings(
                 yield form(alias), name
 
 
+def begins_with_workload(name: str, keys: Collection[str]) -> bool:
+    """Return True if ``name`` is a spelling of one of ``keys``, perhaps with any size after it."""
+    squashed = squash_workload(name)
+    return any(squashed.startswith(form) for form, _ in _spellings(keys, squash_workload))
+
+
 def find_workload(name: str, keys: Collection[str]) -> str:
     """Return the key that ``name`` is a spelling of. Raises UsageError for none or several.
 

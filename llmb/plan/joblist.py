@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads a job list: YAML, or another format that a plugin knows."""
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from llmb.contract.entry import JobList
 from llmb.contract.launch_variable import NO_VARIABLES, Variables
+from llmb.contract.spec import Workload
 from llmb.core import files
+from llmb.core.names import begins_with_workload
 from llmb.errors import Fault, UsageError
 from llmb.plan import yaml_joblist
 
 _YAML = (".yaml", ".yml")
-_FEW = 10  # faults
+_SHOWN_FAULTS = 10  # of a file that is perhaps no job list
 
 
 def read_job_list(
@@ -36,25 +37,32 @@ def read_job_list(
             value=str(path),
         )
     if path.suffix.lower() in _YAML:
-        return _checked(path, yaml_joblist.read(path, variables))
+        return yaml_joblist.read(path, variables)
     listed = read_other(str(path), files.read_text(path))
     if listed is None:
         message = f"{path} is no job list in a format that llmb or an installed plugin knows"
         hint = "write it as YAML, in a file whose name ends in .yaml"
         raise UsageError(message, hint=hint, code="joblist-unknown", key="joblist", value=str(path))
-    return _checked(path, listed)
+    return listed
 
 
-def _checked(path: Path, listed: JobList) -> JobList:
-    """Return the list. Without a valid job it is perhaps another file: its first faults suffice."""
-    if len(listed.faults) <= _FEW or any(not entry.faulty for entry in listed.entries):
+def shortened(path: Path, listed: JobList, workloads: Mapping[str, Workload]) -> JobList:
+    """Return the list, with its first faults alone if it names none of ``workloads``.
+
+    It is perhaps another file, with a fault in every line. The author of a list needs all of them.
+    """
+    if len(listed.faults) <= _SHOWN_FAULTS or any(
+        not entry.faulty or begins_with_workload(entry.settings.workload, workloads)
+        for entry in listed.entries
+    ):
         return listed
-    further = Fault(
-        place=listed.faults[_FEW].place,
-        message=f"{len(listed.faults) - _FEW} more faults, and no valid job: is it a job list?",
+    number_of_others = Fault(
+        place=listed.faults[_SHOWN_FAULTS].place,
+        message=f"{len(listed.faults) - _SHOWN_FAULTS} more faults, and no workload that is"
+        " installed: is it a job list?",
         hint="llmb-run docs job-lists shows what a list has",
         code="joblist-unknown",
         key="joblist",
         value=str(path),
     )
-    return replace(listed, faults=(*listed.faults[:_FEW], further))
+    return JobList(faults=(*listed.faults[:_SHOWN_FAULTS], number_of_others))

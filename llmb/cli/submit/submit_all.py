@@ -150,7 +150,7 @@ def _run_list(
     from llmb.cli.submit import flow
     from llmb.cli.submit.overrides import overrides_of
     from llmb.contract.entry import JobList
-    from llmb.plan.joblist import read_job_list
+    from llmb.plan.joblist import read_job_list, shortened
     from llmb.plan.select import adjust, narrow
 
     with flow.refusing(dry_run=options.dry_run):
@@ -173,6 +173,7 @@ def _run_list(
                 value=str(joblist),
             )
         listed = read_job_list(joblist, context.plugins.job_list, context.variables)
+        listed = shortened(joblist, listed, context.workloads)
     for text in listed.notes:
         say(f"note: {text}")
     entries = JobList(entries=tuple(adjust(listed.entries, selection)), faults=listed.faults)

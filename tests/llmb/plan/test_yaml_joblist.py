@@ -21,7 +21,7 @@ from llmb.contract.spec import Workload
 from llmb.contract.switches import given_switches
 from llmb.core import yamlfile
 from llmb.errors import InputFaults, LlmbError, UsageError
-from llmb.plan.joblist import read_job_list
+from llmb.plan.joblist import read_job_list, shortened
 from llmb.plan.plan import make_plan
 from llmb.plan.yaml_joblist import entries_of
 from llmb_exemplar import llmb_variables
@@ -585,17 +585,29 @@ def test_the_configuration_of_a_cluster_is_named_as_such(text: str) -> None:
     assert raised.value.code == "joblist-unknown"
 
 
-def test_another_file_has_a_few_faults_and_their_number(tmp_path: Path) -> None:
-    """A list with a valid job has all of its faults: its author wants to fix them."""
+def test_another_file_has_a_few_faults_and_their_number(
+    tmp_path: Path, workloads: dict[str, Workload]
+) -> None:
+    """A list that names a workload has all of its faults: its author wants to fix them."""
     path = tmp_path / "jobs.yaml"
     faulty = "".join(f"key{number}: 1\n" for number in range(40))
-    path.write_text(faulty)
-    *faults, last = read_job_list(path).faults
+
+    def read_shortened(text: str) -> JobList:
+        path.write_text(text)
+        return shortened(path, read_job_list(path), workloads)
+
+    listed = read_shortened(faulty)
+    *faults, last = listed.faults
     assert [fault.place for fault in faults] == [f"{path}:{line}" for line in range(1, 11)]
     assert (last.place, last.code) == (f"{path}:11", "joblist-unknown")
     assert last.message.startswith("30 more faults")
-    path.write_text(f"w_s:\n  scales: [16]\n{faulty}")
-    assert len(read_job_list(path).faults) == 40
+    assert listed.entries == ()
+    assert len(read_shortened(f"w_s:\n  scales: [16]\n{faulty}").faults) == 40
+    ten_faults = "".join(f"key{number}: 1\n" for number in range(10))
+    assert len(read_shortened(ten_faults).faults) == 10
+    # Each of its jobs has a fault, also an unknown size; all of them are shown.
+    tasks = "".join(f"nemotron4_{number}b:\n  scales: [0]\n" for number in range(12))
+    assert len(read_shortened(tasks).faults) == 12
 
 
 def test_a_folder_is_no_job_list(tmp_path: Path) -> None:

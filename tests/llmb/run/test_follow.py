@@ -103,6 +103,18 @@ def test_the_logs_of_hundreds_are_read_at_polls_alone(
     assert max(slept) > 10
 
 
+def test_jobs_that_wait_have_no_logs_to_read(
+    submitted: Submitted, fake: FakeCluster, scheduler: Scheduler, slept: list[float]
+) -> None:
+    scheduler.behave(Behaviour(script={"*": (*(PENDING,) * 8, COMPLETED)}))
+    runs, between = submitted(1), list[int]()
+    slept.clear()
+    watcher = Watcher(between_rounds=lambda runs, states: between.append(len(runs)))
+    wait(replace(fake, pace=Pace(poll=2, slowest_poll=20)), runs, watcher)
+    assert between == []
+    assert max(slept) > 10
+
+
 def test_this_machine_is_asked_at_one_pace(
     submitted: Submitted, fake: FakeCluster, scheduler: Scheduler, slept: list[float]
 ) -> None:

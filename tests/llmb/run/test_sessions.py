@@ -314,13 +314,20 @@ def test_failed_runs_of_the_newest_session_are_retried_in_it(
     assert runs()[0].attempt == 2
 
 
-def test_a_wait_ends_with_the_comparison_with_the_baseline(llmb: Command) -> None:
+def test_a_wait_ends_with_the_comparison_with_the_baseline(install: Path, llmb: Command) -> None:
     words = ("single", "-w", "fake", "--scale", "8", "--wait")
     assert "compare --baseline" not in llmb(*words).stderr
     assert llmb("baseline", "accept", "good").returncode == 0
     assert "llmb-run compare --baseline good" in llmb(*words).stderr.splitlines()[-1]
     # it has nothing like this one
     assert "compare --baseline" not in llmb(*words[:4], "16", "--wait").stderr
+    # a damaged one costs no result
+    (baseline,) = (install / ".llmb" / "baselines").glob("*.json")
+    baseline.write_text("{")
+    done = llmb(*words)
+    assert done.returncode == 0, done.stderr
+    assert "Success" in done.stdout
+    assert "compare --baseline" not in done.stderr
 
 
 @pytest.mark.parametrize(

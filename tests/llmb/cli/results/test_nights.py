@@ -12,6 +12,7 @@ import pytest
 
 from llmb.contract import record
 from llmb.contract.record import Session
+from llmb.contract.state import CANCELLED
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 FIRST = datetime(2026, 11, 2, 22)
@@ -132,6 +133,17 @@ def test_a_night_without_an_earlier_one_is_compared_with_published(
     done = run("compare", "--format", "json")
     assert parsed(done)["against"] == "published"
     assert "no earlier session" in done.stderr
+
+
+def test_cancelled_runs_of_two_nights_are_noted_once(
+    nights: list[Session], run: Run, install: Any
+) -> None:
+    for night in nights[-2:]:
+        job = install.job("nemotron4_340b", "bf16", 256)
+        made = install.run(f"cancelled{night.id}", job, None, CANCELLED)
+        record.save(replace(made, created=night.created, session=night))
+    done = run("compare")
+    assert done.stderr.count("note: 1 cancelled run listed") == 1
 
 
 def test_history_has_all_nights(nights: list[Session], run: Run) -> None:

@@ -35,8 +35,8 @@ T = TypeVar("T")
 # of a field that is no key: it is neither read nor written
 INTERNAL: Mapping[str, bool] = {"internal": True}
 _LISTED = 12  # keys that a message names
-_EXACT = frozenset({str, int, bool, type(None)})
-_PLAIN = _EXACT | {float}
+EXACT = frozenset({str, int, bool, type(None)})
+_PLAIN = EXACT | {float}
 _REMOVE = "move it away"
 # what the data of a damaged file may raise
 _OF_DATA = (
@@ -180,12 +180,14 @@ def _to_data(value: Any, non_finite: Callable[[float], Any]) -> Any:
         return _to_data(value.unparse(), non_finite)
     if (items_of := _items_of(kind)) is not None:
         return {
-            key: item if type(item) in _EXACT else _to_data(item, non_finite)
+            key: item
+            if (of_item := type(item)) in EXACT or (of_item is float and math.isfinite(item))
+            else _to_data(item, non_finite)
             for key, item in items_of(value)
         }
     if isinstance(value, (tuple, list)):
         kinds = set(map(type, value))
-        if kinds <= _EXACT or (kinds == {float} and all(map(math.isfinite, value))):
+        if kinds <= EXACT or (kinds == {float} and all(map(math.isfinite, value))):
             return list(value)
         return [_to_data(item, non_finite) for item in value]
     if isinstance(value, float) and not math.isfinite(value):

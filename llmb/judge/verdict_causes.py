@@ -104,6 +104,8 @@ def with_causes(judged: Sequence[Result], further_results: Iterable[Result] = ()
     }
     return [
         _explained(result, causes.get((result.verdict.word, pool_key(result)), ()))
+        if result.verdict.word in EXPLAINED
+        else result
         for result in judged
     ]
 

@@ -174,17 +174,20 @@ def metrics_in_json(
     }
 
 
-def _row(result: Result) -> dict[str, Any]:
-    """Return a result as data."""
-    values = ((key, json_value(result, key)) for key in FIELDS)
-    return {
-        key: metrics_in_json(value, result.verdict.metrics)
-        if key == _METRICS
-        else None
-        if value is None
-        else typed.json_data(value)
-        for key, value in values
-    }
+def _row(result: Result, settings_data: dict[int, dict[str, Any]]) -> dict[str, Any]:
+    """Return a result as data. ``settings_data``: of settings, by their identity."""
+    row = {key: json_value(result, key) for key in FIELDS}
+    measured, row[_METRICS] = row[_METRICS], None
+    settings, row[_SETTINGS] = row[_SETTINGS], None
+    for key, value in row.items():
+        if type(value) not in typed.EXACT:
+            row[key] = typed.json_data(value)
+    if settings is not None:  # repeats share them
+        if id(settings) not in settings_data:
+            settings_data[id(settings)] = typed.json_data(settings)
+        row[_SETTINGS] = {**settings_data[id(settings)]}
+    row[_METRICS] = metrics_in_json(measured, result.verdict.metrics)
+    return row
 
 
 def report(results: Sequence[Result], sessions: Iterable[Session] = ()) -> dict[str, Any]:
@@ -198,6 +201,7 @@ def report(results: Sequence[Result], sessions: Iterable[Session] = ()) -> dict[
     succeeded = sum(result.status == SUCCESS for result in results)
     failed = sum(result.status == FAILED for result in results)
     ended = succeeded + failed
+    settings_data: dict[int, dict[str, Any]] = {}
     return {
         "schema_version": SCHEMA_VERSION,
         "analysis": {
@@ -207,7 +211,7 @@ def report(results: Sequence[Result], sessions: Iterable[Session] = ()) -> dict[
         "sessions": [
             {**typed.to_data(session), "created": iso(session.created)} for session in sessions
         ],
-        "results": [_row(result) for result in results],
+        "results": [_row(result, settings_data) for result in results],
         "summary": {
             "success_experiments": succeeded,
             "failed_experiments": failed,
@@ -226,11 +230,12 @@ _ENDS = (
 _OMITTED = (CheckpointTime, Uneven, Straggler)
 _NODES = "nodes"  # a list of what was measured on each
 _METRICS = "metrics"  # a mean and a deviation of each metric that has no field of its own
+_SETTINGS = "configuration"
 _LOSSES = "losses"  # a curve
 _NESTED = {
     "reference": ReferenceValue,
     "cause": Cause,
-    "configuration": Settings,
+    _SETTINGS: Settings,
     "statistics": Statistics,
     "sustained": Sustained,
     "sustained_verdict": SustainedVerdict,

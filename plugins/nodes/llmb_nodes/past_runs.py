@@ -74,10 +74,10 @@ def measured(runs: Iterable[api.RunRecord], rows: Iterable[ResultRow]) -> list[M
 
 def _measured(run: api.RunRecord, row: ResultRow) -> MeasuredRun | None:
     figure = (row["metrics"] or {}).get(row["headline"])
-    nodes = nodes_of(run, row)
     settings = row["configuration"]
     if row["status"] != "Success" or row["invalid"] or figure is None or settings is None:
         return None
+    nodes = nodes_of(run, row)
     if len(nodes) < run.launch.nodes or not figure["mean"] > 0:
         return None
     mean = float(figure["mean"])

@@ -92,7 +92,7 @@ def result_of(
         and is_current(context, run, state, peak_tflops, stored)
     ):
         # a plugin that reads logs itself would read this one again, only to say how
-        is_read = stored.is_log_gone(run) or stored.log_reader.spec.samples is not None
+        is_read = stored.log_reader.spec.samples is not None or stored.is_log_gone(run)
         if is_read or stored.log_reader == _reader(context, run, stored)[0]:
             return stored.result_of(run)
     log = find_logs.log_of(run)

@@ -5,16 +5,16 @@ With `--resume`, a list that was submitted before loses the jobs that have succe
 """
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from llmb import __version__
 from llmb.cli.context import CliContext, say
 from llmb.cli.estimates import estimates_of
-from llmb.cli.submit import ab, announce, cost
-from llmb.cli.submit.options import SubmitOptions, with_slurm_time
-from llmb.cli.submit.overrides import overrides_of
+from llmb.cli.submit import announce, cost
+from llmb.cli.submit.options import SubmitOptions
+from llmb.cli.submit.plan_list import Narrow, plan_list, plan_pairs
 from llmb.cli.submit.session import (
     NEW_SESSION,
     rest_of,
@@ -26,17 +26,10 @@ from llmb.cli.usage import with_hints
 from llmb.contract.cluster import Cluster
 from llmb.contract.entry import JobList
 from llmb.contract.formats import ParseSpec
-from llmb.contract.gpus import GpuType, nearest_type
-from llmb.contract.job import Job
-from llmb.contract.launch_variable import Variables
 from llmb.contract.record import RunRecord, Session
 from llmb.contract.samples import Samples
-from llmb.contract.sbatch import PMIX
-from llmb.contract.schema import ClusterConfig
 from llmb.contract.settings import Settings
-from llmb.core import console
 from llmb.errors import (
-    Fault,
     InputFaults,
     LlmbError,
     PreflightError,
@@ -46,23 +39,14 @@ from llmb.errors import (
 )
 from llmb.measure.reader import keep_reader, reader_of
 from llmb.plan.estimate import limit_warnings
-from llmb.plan.launch_variables import unread
-from llmb.plan.locate import CONFIG_FILE
-from llmb.plan.plan import Plan, make_plan
-from llmb.plugins.loaded import ResultRow
 from llmb.run import sessions, store
 from llmb.run.backlog import Backlog, OnResult, open_runs
-from llmb.run.prepare import Prepared, check, prepare
+from llmb.run.prepare import Prepared, check
 from llmb.run.resume import Remaining
 from llmb.run.submission import Sent, SubmitResult
 from llmb.run.submit import submit
 
-NO_PMIX = (
-    "srun has no MPI plugin 'pmix': the ranks start without --mpi, and NCCL sets up tensor-parallel"
-    " overlap; the published runs had pmix"
-)
 _NOTHING = "nothing was submitted"
-Narrow = Callable[[Sequence[Job]], tuple[tuple[Job, ...], list[str]]]
 
 
 @contextmanager
@@ -94,9 +78,11 @@ def run(
     with refusing(dry_run=options.dry_run):
         context.need_type()
         if options.ab is None:
-            items, faults = _plan(context, listed, options, overrides, narrow, context.slurm_args)
+            items, faults = plan_list(
+                context, listed, options, overrides, narrow, context.slurm_args
+            )
         else:
-            items, faults = _plan_pairs(context, listed, options, options.ab, narrow)
+            items, faults = plan_pairs(context, listed, options, options.ab, narrow)
         if faults and not options.keep_going:
             raise InputFaults(faults, hint=_hint_at_valid(len(items), dry_run=options.dry_run))
     for fault in faults:
@@ -128,137 +114,6 @@ def _hint_at_valid(count: int, *, dry_run: bool) -> str | None:
         f"{valid}: --keep-going {'shows' if dry_run else 'submits'}"
         f" {'it' if count == 1 else 'them'}"
     )
-
-
-def _plan_pairs(
-    context: CliContext, listed: JobList, options: SubmitOptions, text: str, narrow: Narrow | None
-) -> tuple[list[Prepared], list[Fault]]:
-    """Plan the jobs of both sides of ``--ab``. Raises UsageError if they cannot be compared."""
-    test = ab.read_test(text)
-    sides: list[list[Prepared]] = []
-    faults: dict[Fault, None] = {}
-    for side in range(len(ab.SIDES)):
-        side_options = test.options_of(side, options)
-        slurm_args = test.slurm_args_of(side, context.slurm_args)
-        overrides = overrides_of(
-            side_options, context.parameters, context.frameworks, context.variables
-        )
-        items, side_faults = _plan(context, listed, side_options, overrides, narrow, slurm_args)
-        sides.append(items)
-        faults |= dict.fromkeys(side_faults)
-    if faults:
-        return [], list(faults)
-    for items in sides:
-        ab.check_nodes(test, items, context.config)
-    return ab.in_pairs(test, sides), []
-
-
-def _plan(
-    context: CliContext,
-    listed: JobList,
-    options: SubmitOptions,
-    overrides: Settings,
-    narrow: Narrow | None,
-    slurm_args: Mapping[str, str | bool],
-) -> tuple[list[Prepared], list[Fault]]:
-    config = context.config
-    gpu_types = [config.gpu_type, *config.gpu_types]
-    if options.gpu_type is not None and options.gpu_type not in gpu_types:
-        nearest = nearest_type(options.gpu_type, gpu_types)
-        fault = _unknown_gpu(
-            options.gpu_type, gpu_types, nearest, config.types.get(options.gpu_type)
-        )
-        nearest_plan = Plan()
-        if nearest is not None:
-            nearest_plan = make_plan(
-                listed.entries,
-                context.workloads,
-                config,
-                overrides=overrides,
-                gpu_type=nearest,
-                force=options.force,
-            )
-        raise InputFaults([fault, *listed.faults, *nearest_plan.faults])
-    _warn_of_unused(config, context.variables)
-    settled = with_slurm_time(context, listed.entries, overrides)
-    plan = make_plan(
-        listed.entries,
-        context.workloads,
-        config,
-        overrides=settled,
-        gpu_type=options.gpu_type,
-        force=options.force,
-    )
-    if overrides.sets_profile and plan.jobs and not any(job.profile for job in plan.jobs):
-        raise UsageError(
-            "an option is for profiled jobs, but no job is profiled",
-            hint="add --profile",
-            code="not-profiled",
-            key="profile",
-        )
-    # Ranks cannot start under PMIx on a Slurm whose srun does not have it.
-    has_pmix = not config.traits.sbatch_options or PMIX not in getattr(context.cluster, "lacks", ())
-    items, launch_faults = prepare(
-        plan, context.plugins, config, slurm_args, has_pmix=has_pmix, kept_results=_kept_rows
-    )
-    if not has_pmix and items:
-        console.warn_once(NO_PMIX)
-    faults = sorted([*listed.faults, *plan.faults, *launch_faults], key=_by_place)
-    for text in plan.warnings:
-        say(f"warning: {text}")
-    for text in plan.notes:
-        say(f"note: {text}")
-    if narrow is None or (faults and not options.keep_going):
-        return items, faults
-    selected, unmatched = narrow([item.job for item in items])
-    for text in unmatched:
-        say(f"warning: {text}")
-    chosen = {id(job) for job in selected}
-    return [item for item in items if id(item.job) in chosen], faults
-
-
-def _kept_rows(runs: Sequence[RunRecord]) -> list[ResultRow]:
-    from llmb.cli.reading import kept_rows  # slow to import, and only names of nodes need it
-
-    return kept_rows(runs)
-
-
-def _warn_of_unused(config: ClusterConfig, variables: Variables) -> None:
-    """Warn of variables of other launchers in the configuration, which have no effect."""
-    environments = {"environment": config.environment}
-    environments |= {
-        f"workloads.config.{name}.environment": workload.environment
-        for name, workload in config.workloads.config.items()
-    }
-    for key, environment in environments.items():
-        if unused := list(unread(environment, variables)):
-            say(
-                f"warning: {key} of {CONFIG_FILE} has variables without effect here:"
-                f" {', '.join(unused)}"
-            )
-
-
-def _unknown_gpu(
-    name: str, gpu_types: Sequence[str], nearest: str | None, kind: GpuType | None
-) -> Fault:
-    """The fault of an unknown GPU type, with the ``nearest`` one or the line that adds it."""
-    definition = (
-        "{}"
-        if kind is not None and kind.like is None
-        else f"{{like: {(kind and kind.like) or 'h100'}}}"
-    )
-    names = ", ".join(dict.fromkeys(gpu_types))
-    adding = (
-        f"it has {names}; in cluster_config.yaml, gpu_types: {{{name}: {definition}}} adds this one"
-    )
-    hint = adding if nearest is None else f"did you mean '{nearest}'?"
-    message = f"this cluster has no GPU type '{name}'"
-    return Fault(message=message, hint=hint, code="gpu-type-unknown", key="gpu_type", value=name)
-
-
-def _by_place(fault: Fault) -> tuple[str, int]:
-    name, _, line = fault.place.rpartition(":")
-    return (name, int(line)) if line.isdigit() else (fault.place, 0)
 
 
 def _submit(

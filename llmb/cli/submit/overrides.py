@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, get_type_hints
 
-from llmb.cli.context import say
+from llmb.cli.context import CliContext, say
 from llmb.cli.submit.options import SubmitOptions
 from llmb.contract import switches as sw
 from llmb.contract.launch_variable import OF_A_JOB, Variables
@@ -27,16 +27,11 @@ _WHOLE = re.compile(r"\+?0*([1-9]\d*)\.?0*", re.ASCII)
 
 
 def overrides_of(
-    options: SubmitOptions,
-    parameters: Collection[str],
-    frameworks: Collection[str],
-    variables: Variables,
-    usable: Collection[str] | None = None,
+    options: SubmitOptions, context: CliContext, usable: Collection[str] | None = None
 ) -> "Settings":
-    """Read the settings of the options. ``parameters`` and ``frameworks`` are names of workloads.
+    """Read the settings of the options, also variables of other launchers in ``--env``.
 
-    ``variables`` of other launchers are settings. Hints name the ``usable`` settings of the
-    command's one workload (None: it may have several).
+    Hints name the ``usable`` settings of the command's one workload (None: it may have several).
     Raises InputFaults with every fault.
     """
     from llmb.contract.settings import Settings
@@ -45,8 +40,8 @@ def overrides_of(
     faults: list[Fault] = []
     dotted = _dotted(options.params, faults)
     pairs = [item for item in options.params if not _names_path(item)]
-    params, words, parameter_values = parse_set(pairs, parameters, faults, usable)
-    env, used = _parse_env(options.env, variables, faults)
+    params, words, parameter_values = parse_set(pairs, context.parameters, faults, usable)
+    env, used = _parse_env(options.env, context.variables, faults)
     for name in ("max_steps", "gbs"):
         option = getattr(options, name)
         if option is not None and params.setdefault(name, option) != option:
@@ -61,7 +56,7 @@ def overrides_of(
             faults.append(fault)
     if options.framework is not None:
         with collected(faults):
-            check_framework(options.framework, frameworks)
+            check_framework(options.framework, context.frameworks)
     switches = words | _switches_of(options, faults)
     for variable in used:
         settings: dict[str, Any] = params if variable.sets in sw.PARAMS else switches

@@ -103,13 +103,7 @@ def _settled(
             options, on_command_line | set_words.keys(), os.environ, context.variables
         )
     try:
-        overrides = overrides_of(
-            options,
-            context.parameters,
-            context.frameworks,
-            context.variables,
-            _usable(context, options),
-        )
+        overrides = overrides_of(options, context, _usable(context, options))
     except InputFaults as error:
         faults += shell.place_at_variables(error, used, {}, context.variables).faults
     with flow.refusing(dry_run=options.dry_run):

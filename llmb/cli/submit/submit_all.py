@@ -154,7 +154,7 @@ def _run_list(
     from llmb.plan.select import adjust, narrow
 
     with flow.refusing(dry_run=options.dry_run):
-        overrides = overrides_of(options, context.parameters, context.frameworks, context.variables)
+        overrides = overrides_of(options, context)
         if selection.exact_scales:
             raise UsageError(
                 "--exact-scales selects scales where there is no job list",
@@ -196,7 +196,7 @@ def _run_discovered(context: CliContext, options: ListOptions, selection: "Selec
 
     with flow.refusing(dry_run=options.dry_run):
         context.need_type()
-        overrides = overrides_of(options, context.parameters, context.frameworks, context.variables)
+        overrides = overrides_of(options, context)
         gpu_type = options.gpu_type or context.config.gpu_type
         discovered, skipped = discover(context.workloads, context.config, selection, gpu_type)
     entries, notes = tuple(discovered), tuple[str, ...]()

@@ -12,9 +12,9 @@ from pathlib import Path, PurePath
 import click
 
 from llmb.cli import options
+from llmb.cli.choice import Choice, choice_options, choose_runs, gather
 from llmb.cli.context import CliContext, pass_context, say
 from llmb.cli.output import check_folder
-from llmb.cli.results import Choice, choice_options, choose_runs, gather
 from llmb.contract.record import RunRecord
 from llmb.contract.schema import ClusterConfig
 from llmb.core import console, files, process, secrets

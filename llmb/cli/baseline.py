@@ -7,18 +7,12 @@ from pathlib import Path
 import click
 
 from llmb.cli import options
+from llmb.cli.choice import Choice, choice_options, choose_runs, gather, sessions_of
 from llmb.cli.context import CliContext, pass_context, say
+from llmb.cli.judging import judged
 from llmb.cli.output import print_rows
 from llmb.cli.reading import opened
-from llmb.cli.results import (
-    Choice,
-    choice_options,
-    choose_runs,
-    gather,
-    judged,
-    print_report,
-    sessions_of,
-)
+from llmb.cli.results import print_report
 from llmb.core.tables import Column
 from llmb.errors import UsageError
 from llmb.judge.export import (

@@ -10,18 +10,11 @@ from typing import Any
 import click
 
 from llmb.cli import options
+from llmb.cli.choice import Choice, choice_options, choose, choose_runs, gather, sessions_of
 from llmb.cli.context import CliContext, pass_context, say, select_runs
+from llmb.cli.judging import judged
 from llmb.cli.output import print_rows, print_runs
-from llmb.cli.results import (
-    Choice,
-    choice_options,
-    choose,
-    choose_runs,
-    exit_code,
-    gather,
-    judged,
-    sessions_of,
-)
+from llmb.cli.results import exit_code
 from llmb.contract.record import RunRecord
 from llmb.core import console, files
 from llmb.core.names import listed

@@ -8,10 +8,11 @@ import click
 
 from llmb.builtin.torch import torch_pretrain
 from llmb.cli import options
+from llmb.cli.choice import Choice, price_option
 from llmb.cli.compare import baseline_instead
 from llmb.cli.context import CliContext, completed, pass_context
+from llmb.cli.judging import judged, results_of, states_of
 from llmb.cli.reading import flops_of, opened_run, peak_of, spec_of
-from llmb.cli.results import Choice, judged, price_option, results_of, states_of
 from llmb.contract.formats import ParseSpec
 from llmb.contract.job import Job
 from llmb.contract.record import RunRecord

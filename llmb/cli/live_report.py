@@ -8,7 +8,7 @@ from pathlib import Path
 
 from llmb.cli import report
 from llmb.cli.context import CliContext, say
-from llmb.cli.results import results_of
+from llmb.cli.judging import results_of
 from llmb.contract.record import RunRecord
 from llmb.contract.state import JobState
 from llmb.core import files

@@ -12,20 +12,14 @@ import click
 from llmb import __version__
 from llmb.builtin.torch import torch_pretrain
 from llmb.cli import options
+from llmb.cli.choice import Choice, choice_options, choose_runs, gather, unreadable_results
 from llmb.cli.compare import baseline_instead
 from llmb.cli.context import CliContext, pass_context, say
 from llmb.cli.explain import cause_of, figure_of, row_of, tflops_note_of
+from llmb.cli.judging import judged
 from llmb.cli.output import check_folder
 from llmb.cli.reading import flops_of, kept_rows, opened, peaks_of, rows_of, spec_of
-from llmb.cli.results import (
-    Choice,
-    choice_options,
-    choose_runs,
-    exit_code,
-    gather,
-    judged,
-    unreadable_results,
-)
+from llmb.cli.results import exit_code
 from llmb.contract.record import RunRecord
 from llmb.contract.report_section import ReportSection
 from llmb.contract.samples import Samples

@@ -8,16 +8,10 @@ from pathlib import Path
 import click
 
 from llmb.cli import options, progress, reading
+from llmb.cli.choice import NO_RUN, Choice, choose_runs, session_option
 from llmb.cli.context import CliContext, pass_context, say
 from llmb.cli.jobs.filters import GROUPS
-from llmb.cli.results import (
-    NO_RUN,
-    Choice,
-    choose_runs,
-    results_of,
-    session_option,
-    states_of,
-)
+from llmb.cli.judging import results_of, states_of
 from llmb.cli.submit.announce import (
     Announcer,
     announce_interrupt,

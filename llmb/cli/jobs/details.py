@@ -9,10 +9,11 @@ import click
 import yaml
 
 from llmb.cli import options
+from llmb.cli.choice import all_nodes
 from llmb.cli.context import CliContext, completed, pass_context
 from llmb.cli.jobs.runs_table import outcome_data, outcomes
+from llmb.cli.judging import states_of
 from llmb.cli.reading import opened_run
-from llmb.cli.results import all_nodes, states_of
 from llmb.cli.submit.preview import job_data
 from llmb.contract.record import RunRecord
 from llmb.contract.state import COMPLETED, FAILED, JobState

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import click
 
 from llmb.cli import options
+from llmb.cli.choice import moment_of, node_option, ran_on, session_option, workload_test
 from llmb.cli.context import CliContext
-from llmb.cli.results import moment_of, node_option, ran_on, session_option, workload_test
 from llmb.contract.record import RunRecord
 from llmb.contract.state import (
     ACTIVE,

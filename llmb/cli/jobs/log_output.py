@@ -15,8 +15,8 @@ import click
 
 from llmb.cli import options
 from llmb.cli.context import CliContext, pass_context, say
+from llmb.cli.judging import states_of
 from llmb.cli.reading import opened_run
-from llmb.cli.results import states_of
 from llmb.contract.record import RunRecord
 from llmb.contract.state import LOST, JobState
 from llmb.core import console, files

@@ -6,9 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from llmb.cli import output, reading
+from llmb.cli.choice import NO_RUN, announce_sessions
 from llmb.cli.context import CliContext, say
 from llmb.cli.jobs.filters import Filters, choose, selects
-from llmb.cli.results import NO_RUN, announce_sessions, judged, states_of
+from llmb.cli.judging import judged, states_of
 from llmb.contract.metrics import STEP_TIME, MetricSpec, heading
 from llmb.contract.record import RunRecord
 from llmb.contract.state import UNKNOWN, JobState

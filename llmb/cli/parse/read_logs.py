@@ -15,7 +15,8 @@ from typing import Any
 from llmb.check.log_trial import readers_of_logs
 from llmb.cli import reading
 from llmb.cli.context import CliContext, say
-from llmb.cli.results import judged, print_report
+from llmb.cli.judging import judged
+from llmb.cli.results import print_report
 from llmb.cli.submit.overrides import parse_set
 from llmb.contract import gpus, record, switches
 from llmb.contract.samples import Samples

@@ -117,7 +117,7 @@ def _succeeded(
     context: CliContext, runs: Sequence[RunRecord], states: dict[str, JobState]
 ) -> list[RunRecord]:
     """The runs that succeeded, and completed ones whose logs cannot be read any more."""
-    from llmb.cli.results import results_of, states_of
+    from llmb.cli.judging import results_of, states_of
     from llmb.measure.result import SUCCESS, UNKNOWN
 
     ended = [run for run in runs if states[run.id].is_end]

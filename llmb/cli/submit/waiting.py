@@ -9,8 +9,10 @@ from contextlib import suppress
 from typing import Any
 
 from llmb.cli import progress
+from llmb.cli.choice import sessions_of
 from llmb.cli.context import CliContext, say
-from llmb.cli.results import judged, print_report, results_of, sessions_of, states_of
+from llmb.cli.judging import judged, results_of, states_of
+from llmb.cli.results import print_report
 from llmb.cli.submit.options import SubmitOptions
 from llmb.contract.record import RunRecord
 from llmb.errors import LlmbError

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from llmb.builtin.plugins import builtin_plugins
+from llmb.cli.choice import Choice, gather
 from llmb.cli.context import CliContext
 from llmb.cli.report import make_report, with_samples
-from llmb.cli.results import Choice, gather
 from llmb.contract.spec import Workload
 from llmb.contract.state import FAILED, RUNNING
 from llmb.core import files

@@ -23,6 +23,7 @@ from llmb.measure.columns import from_json, report
 from llmb.measure.facts import LogFacts
 from llmb.measure.losses import LossCurve
 from llmb.measure.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, Result
+from llmb.measure.statistics import Statistics
 
 _FOLDER = Path(".llmb") / "baselines"
 
@@ -46,6 +47,8 @@ class _Exported:
     log: LogFacts | None = None
     session: str | None = None
     losses: LossCurve | None = None
+    #: Without it a comparison would not know which steps are outliers.
+    statistics: Statistics | None = None
 
     def __post_init__(self) -> None:
         if self.window is not None and len(self.window) != 2:
@@ -83,6 +86,7 @@ _NOT_KEPT = {"checkpoints", "uneven", "fabric", "stragglers"}
 _KNOWN_KEYS = {
     "configuration": set(COMPARED),
     "log": {key.name for key in fields(LogFacts)} - _NOT_KEPT,
+    "statistics": {key.name for key in fields(Statistics)},
 }
 
 

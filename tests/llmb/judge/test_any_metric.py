@@ -286,6 +286,33 @@ def test_an_export_keeps_metrics(tmp_path: Path) -> None:
     assert (row.ratio, row.verdict) == (1.0, PASS)
 
 
+def test_an_export_is_compared_as_the_runs_it_has(tmp_path: Path) -> None:
+    """Slow steps are outliers of a run, not its deviation: their number is in the file."""
+    statistics = Statistics(
+        count=15,
+        median=480.0,
+        p95=485.0,
+        least=170.0,
+        most=490.0,
+        interval=(400.0, 480.0),
+        outliers=(4, 5),
+        drift=0.0,
+        deviation=0.01,
+    )
+
+    def with_outliers(value: float, run: str) -> Result:
+        result = measured(value, run=run, std=120.0)
+        return replace(result, metrics=replace(result.metrics, statistics=statistics))
+
+    ours, theirs = with_outliers(430.0, "a"), with_outliers(480.0, "b")
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps(report([theirs])))
+    exported = read_export(path)
+    assert exported[0].metrics.statistics == statistics
+    assert with_measured([ours], exported, "B") == with_measured([ours], [theirs], "B")
+    assert with_measured([ours], exported, "B")[0].verdict == FAIL
+
+
 def test_scaling_of_a_bus_bandwidth_is_relative_to_the_smallest_scale(wording: Wording) -> None:
     by_scale = {8: (480.0, 484.0), 16: (458.0,), 32: (433.8,)}
     runs = [

@@ -18,6 +18,7 @@ from llmb.contract.state import (
     UNKNOWN,
     JobState,
 )
+from llmb.core.names import listed
 from llmb.errors import LlmbError
 from llmb.run.submission import SubmitResult
 
@@ -127,10 +128,11 @@ class Follower:
         if reference is None or not pace.is_too_slow or (run.id, run.attempt) in self.slow:
             return
         self.slow.add((run.id, run.attempt))
+        differs = f" ({listed(reference.differences, 3)})" if reference.differences else ""
         self.line(
             f"{time_of_day()} {run.id} {self.named(run)} reaches {pace.ratio:.2f} of"
-            f" {reference.name} at step {pace.at.iteration + 1}. Stop it: llmb-run jobs cancel"
-            f" {run.id}"
+            f" {reference.name} at step {pace.at.iteration + 1}{differs}. Stop it: llmb-run jobs"
+            f" cancel {run.id}"
         )
 
     def named(self, run: RunRecord) -> str:

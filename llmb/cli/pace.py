@@ -33,6 +33,8 @@ class StepReference:
     name: str
     #: ``25.04.01`` or ``baseline``: baselines have names of any length.
     short: str
+    #: Settings in which the job differs from the accepted runs.
+    differences: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,10 +128,16 @@ class Paces:
         except LlmbError as error:  # compare names it too
             console.warn_once(error.message)
             return None
-        seconds = accepted_step_time(job.settings, self._baseline.results)
-        if seconds is None:
+        found = accepted_step_time(job.settings, self._baseline.results)
+        if found is None:
             return None
-        return StepReference(seconds=seconds, name=self._baseline.called, short="baseline")
+        seconds, differences = found
+        return StepReference(
+            seconds=seconds,
+            name=self._baseline.called,
+            short="baseline",
+            differences=differences,
+        )
 
     def estimate(self, job: Job) -> float:
         """Estimate how long ``job`` takes, in seconds."""

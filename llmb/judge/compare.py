@@ -251,10 +251,13 @@ def without_accepted(
     return later
 
 
-def accepted_step_time(configuration: Settings, accepted: Iterable[Result]) -> float | None:
+def accepted_step_time(
+    configuration: Settings, accepted: Iterable[Result]
+) -> tuple[float, tuple[str, ...]] | None:
     """Return the mean step time in seconds of the accepted runs that ``configuration`` repeats.
 
-    None if nothing accepted is comparable, or if several configurations are equally near.
+    Its second value are the settings in which they differ. None if nothing accepted is comparable,
+    or if several configurations are equally near.
     """
     measured = _measured_pools(accepted)
     by_distance: dict[int, list[_Pool]] = {}
@@ -262,7 +265,11 @@ def accepted_step_time(configuration: Settings, accepted: Iterable[Result]) -> f
         by_distance.setdefault(_distance(configuration, None, pool[0]), []).append(pool)
     nearest = by_distance[min(by_distance)] if by_distance else []
     spread = pooled(nearest[0], STEP_TIME) if len(nearest) == 1 else None
-    return None if spread is None else spread.mean
+    if spread is None:
+        return None
+    accepted_configuration = nearest[0][0].identity.configuration
+    assert accepted_configuration is not None
+    return spread.mean, tuple(differences(configuration, accepted_configuration))
 
 
 def is_comparable(results: Iterable[Result], accepted: Iterable[Result]) -> bool:

@@ -138,6 +138,9 @@ def with_metrics(
     if worst.word != PASS and further:
         names = ", ".join(further[:_MOST_NAMED]) + (" ..." if len(further) > _MOST_NAMED else "")
         reason += f"; also {worst.word} by {names}"
+    headline = judged_by_name.get(result.metrics.headline)
+    if headline is not None and headline.word not in (worst.word, PASS):
+        reason += f"; {headline.word} by {result.metrics.headline}"
     return replace(
         verdict,
         word=worst.word,

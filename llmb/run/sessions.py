@@ -177,17 +177,21 @@ def select(
 def _named(name: str, groups: Sequence[SessionRuns]) -> list[SessionRuns]:
     match = find(name, groups)
     if match is None and name != LAST:
-        names = [
-            text for group in groups for text in (group.session.id, group.session.name) if text
-        ]
-        raise UsageError(
-            f"there is no session '{name}'",
-            hint=suggest(name, names) if names else "llmb-run jobs lists the runs",
-            code="session-unknown",
-            key="--session",
-            value=name,
-        )
+        raise unknown(name, groups)
     return [] if match is None else [match]
+
+
+def unknown(name: str, groups: Sequence[SessionRuns], hint: str = "") -> UsageError:
+    """Return the error that no session is called ``name``. ``hint`` comes before the usual one."""
+    names = [text for group in groups for text in (group.session.id, group.session.name) if text]
+    nearest = suggest(name, names) if names else "llmb-run jobs lists the runs"
+    return UsageError(
+        f"there is no session '{name}'",
+        hint="; ".join(filter(None, (hint, nearest))),
+        code="session-unknown",
+        key="--session",
+        value=name,
+    )
 
 
 def is_over(session: SessionRuns, now: float) -> bool:

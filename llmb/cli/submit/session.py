@@ -59,6 +59,10 @@ def session_for(
         keys = {planned_key(item) for item in items}
         if options.session is not None:
             continued = _continued(options.session, groups, resumes=options.resume)
+            if continued is None and options.resume:  # perhaps misspelled: all would run again
+                raise sessions.unknown(
+                    options.session, groups, "without --resume, these jobs begin it"
+                )
         else:
             continued = sessions.resumable(groups, new, lambda run: planned_key(run) in keys)
     if continued is None:

@@ -86,6 +86,15 @@ def test_a_headline_that_fails_is_named_first() -> None:
     assert "also FAIL by latency" in (got.verdict.reason or "")
 
 
+def test_a_headline_that_is_not_the_worst_has_its_verdict_named() -> None:
+    """It is what the table would show: a bandwidth that is too good beside a slow latency."""
+    (got,) = judge([result("a", (BUSBW, 530.0), (LATENCY, 118.8))], FIGURES)
+    assert got.verdict.word == FAIL
+    assert (got.verdict.reason or "").endswith("compared by latency; SUSPICIOUS by busbw")
+    (got,) = judge([result("a", (BUSBW, 481.0), (LATENCY, 118.8))], FIGURES)
+    assert "by busbw" not in (got.verdict.reason or "")
+
+
 def test_json_has_the_verdict_of_each_metric() -> None:
     judged = judge([result("a", (BUSBW, 481.0), (LATENCY, 118.8))], FIGURES)
     (row,) = report(judged)["results"]

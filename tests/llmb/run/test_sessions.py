@@ -314,6 +314,19 @@ def test_failed_runs_of_the_newest_session_are_retried_in_it(
     assert runs()[0].attempt == 2
 
 
+def test_a_session_that_does_not_exist_is_not_resumed(
+    llmb: Command, runs: Callable[[], list[RunRecord]]
+) -> None:
+    """A misspelled name would submit everything once more."""
+    words = ("single", "-w", "fake", "--scale", "8")
+    assert llmb(*words, "--session", "nightly").returncode == 0
+    done = llmb(*words, "--resume", "--session", "nigthly")
+    assert done.returncode == 2
+    assert "there is no session 'nigthly'" in done.stderr
+    assert "without --resume, these jobs begin it; did you mean 'nightly'" in done.stderr
+    assert len(runs()) == 1
+
+
 def test_a_wait_ends_with_the_comparison_with_the_baseline(install: Path, llmb: Command) -> None:
     words = ("single", "-w", "fake", "--scale", "8", "--wait")
     assert "compare --baseline" not in llmb(*words).stderr

@@ -13,6 +13,7 @@ from llmb.builtin.plugins import builtin_plugins
 from llmb.cli.context import CliContext
 from llmb.cli.live_report import EVERY, LiveReport, rewritten
 from llmb.cli.pace import Paces
+from llmb.cli.progress import _Lines
 from llmb.contract.record import RunRecord
 from llmb.contract.state import COMPLETED, RUNNING, JobState
 from llmb.core import files
@@ -135,6 +136,21 @@ def test_without_a_published_figure_the_speed_is_beside_the_baseline(
     pace = Paces(context_of(empty_night)).of(run)
     assert pace is not None
     assert pace.in_words().endswith(" of baseline")
+
+
+def test_a_baseline_with_other_settings_is_said_to_have_them(
+    empty_night: Night, llmb_here: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """So that nobody stops a run that is slow on purpose."""
+    empty_night.measured(3.1, "nemotron4_15b", "bf16", 96)
+    llmb_here("baseline", "accept", "april", "--install", empty_night.folder)
+    empty_night.measured(6.2, "nemotron4_15b", "bf16", 96, how={"NCCL_ALGO": "Ring"})
+    run = empty_night.made[-1]
+    pace = Paces(context_of(empty_night)).of(run)
+    assert pace is not None
+    _Lines(Paces()).warn(run, replace(pace, at=pace.at._replace(iteration=25)))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "of baseline april at step 26 (NCCL_ALGO Ring, unset in the reference). Stop" in line
 
 
 def test_a_published_figure_comes_before_a_baseline(

@@ -338,9 +338,8 @@ def _case(row: Comparison) -> export.JunitCase:
 def _legend(rows: Sequence[Comparison], against: str) -> list[str]:
     if not rows:
         return []
-    count = f"{len(rows)} configuration{'s' if len(rows) > 1 else ''}"
     lines = [
-        f"{count} against {against}:"
+        f"{_count_of(rows)} against {against}:"
         f" {', '.join(f'{n} {word}' for word, n in compare.summary(rows).items())}"
     ]
     if len(rows) >= LEAST:
@@ -349,8 +348,23 @@ def _legend(rows: Sequence[Comparison], against: str) -> list[str]:
         lines += cut([_bad_row(row) for row in bad_rows], "more are FAIL or INVALID")
     lines += _note_of_loss(rows)
     if any(row.same_window is False for row in rows):
-        lines.append("* the windows of the two differ; --window last measures only the last step")
+        advice = (
+            "--window last measures only the last step"
+            if against == PUBLISHED
+            else "equal numbers of steps have equal windows"
+        )
+        lines.append(f"* the windows of the two differ; {advice}")
     return lines
+
+
+def _count_of(rows: Sequence[Comparison]) -> str:
+    """Return ``9 configurations``, or ``12 rows of 9 configurations``.
+
+    Runs without a value have rows of their own, and so has each session.
+    """
+    keys = {row.configuration.key if row.configuration else row.experiment for row in rows}
+    count = f"{len(keys)} configuration{'s' if len(keys) > 1 else ''}"
+    return count if len(rows) == len(keys) else f"{len(rows)} rows of {count}"
 
 
 def _note_of_loss(rows: Sequence[Comparison]) -> list[str]:

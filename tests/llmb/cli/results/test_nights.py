@@ -146,6 +146,24 @@ def test_cancelled_runs_of_two_nights_are_noted_once(
     assert done.stderr.count("note: 1 cancelled run listed") == 1
 
 
+def test_rows_of_several_sessions_are_counted_apart_from_configurations(
+    nights: list[Session], run: Run
+) -> None:
+    done = run("compare", "--session", "all")
+    count = f"{NIGHTS * len(GPUS)} rows of {len(GPUS)} configurations against published: "
+    assert count in done.stderr
+    assert f"{len(GPUS)} configurations against published: " in run("compare", "last").stderr
+
+
+def test_another_window_is_marked_with_what_makes_it_equal(nights: list[Session], run: Run) -> None:
+    """A baseline has its window for ever; a figure may be of the last step."""
+    assert run("baseline", "accept", "good", "--session", nights[0].id).returncode == 0
+    done = run("compare", "--baseline", "good", "--window", "30-40")
+    assert "* the windows of the two differ; equal numbers of steps have equal" in done.stderr
+    done = run("compare", "last", "published", "--window", "30-40")
+    assert "* the windows of the two differ; --window last" in done.stderr
+
+
 def test_history_has_all_nights(nights: list[Session], run: Run) -> None:
     done = run("report", "--history")
     assert done.returncode == 3

@@ -156,7 +156,12 @@ def choose_runs(
     Prints which sessions are shown and how many others there are. Raises UsageError for an unknown
     run or session.
     """
-    named = select_runs(list(all_runs), names)
+    try:
+        named = select_runs(list(all_runs), names)
+    except UsageError as error:
+        if sessions.find(str(error.value), sessions.group(all_runs)) is not None:
+            error.hint = f"it is a session: --session {error.value}"
+        raise
     if names and not choice.sessions and choice.earliest is None:
         return named
     selected = choice.sessions or (by_default if choice.earliest is None else ())

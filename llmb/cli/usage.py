@@ -275,13 +275,13 @@ def _repeated(error: click.UsageError, arguments: Sequence[str]) -> str | None:
 
 
 def _other_option(error: click.NoSuchOption) -> str | None:
-    if error.option_name == "-f" and error.ctx is not None:
-        options = {name for parameter in error.ctx.command.params for name in parameter.opts}
-        return (
-            "--force lifts checks; it has no short form:"
-            if "--force" in options
-            else _suggestion(error.possibilities)
-        )
+    parameters = error.ctx.command.params if error.ctx is not None else []
+    name = error.option_name.removeprefix("--")
+    formats = next((known.type for known in parameters if "--format" in known.opts), None)
+    if isinstance(formats, click.Choice) and name in formats.choices:
+        return f"write: --format {name};"
+    if name == "-f" and any("--force" in known.opts for known in parameters):
+        return "--force lifts checks; it has no short form:"
     if error.possibilities or error.ctx is None or not isinstance(error.ctx.command, click.Group):
         return _suggestion(error.possibilities)
     return "write the options of a command after its name:"

@@ -246,6 +246,13 @@ def find_workload_and_size(
                 key, size, sizes[key] if usable_sizes is None else usable_sizes(key), on=on
             )
     full = [f"{key}_{size}" for key in sizes for size in sizes[key]]
+    of_size = [
+        f"{key}_{named}" for key in sizes if (named := find_size(name, sizes[key])) is not None
+    ]
+    if 0 < len(of_size) <= _MOST_OFFERED:
+        hint = f"did you mean {' or '.join(map(repr, of_size))}?"
+        message = f"no workload is called '{name}'"
+        raise UsageError(message, hint=hint, code=WORKLOAD_UNKNOWN, value=name)
     raise _workload_unknown(name, sizes, [*sizes, *full])
 
 
@@ -273,6 +280,7 @@ def with_list_command(fix: str, key: str) -> str:
     return f"{fix}  {command}" if fix.endswith("?") else f"{fix}; see {command}"
 
 
+_MOST_OFFERED = 4  # names in a hint
 WORKLOAD_UNKNOWN = "workload-unknown"  # the code of a name that no workload has
 #: How a workload that llmb does not bring is added.
 ADD_ONE = (

@@ -86,7 +86,7 @@ def explain(subject: Subject) -> str:
         *_comparison(subject),
         *_entries("training", [*correctness.in_words(result.verdict)]),
         *_entries("steps", [*step_notes(result)]),
-        *_entries("sustained", _sustained(result)),
+        *_entries("sustained", sustained.in_words(result)),
         *_entries("slow ranks", [straggler_in_words(rank) for rank in _stragglers(result)]),
         *_conditions(subject),
     ]
@@ -108,11 +108,6 @@ def formulas(subject: Subject) -> list[tuple[str, tuple[str, ...]]]:
 
 def _stragglers(result: Result) -> tuple[Straggler, ...]:
     return () if result.log is None else result.log.stragglers
-
-
-def _sustained(result: Result) -> list[str]:
-    held_out = result.metrics.sustained
-    return [] if held_out is None else sustained.in_words(held_out)
 
 
 def _training(subject: Subject) -> list[Line]:

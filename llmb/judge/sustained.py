@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from llmb.contract.metrics import STEP_TIME, MetricSpec
 from llmb.judge.value import FAIL, INCONCLUSIVE, PASS, WARN, WORST, ratio_verdict
-from llmb.measure.result import Result, SustainedVerdict
+from llmb.measure.result import SUCCESS, Result, SustainedVerdict
 from llmb.measure.sustained import Sustained
 
 GOODPUT_FAILS, GOODPUT_WARNS = 0.90, 0.95
@@ -20,27 +20,38 @@ _BOUNDS = MetricSpec(name=STEP_TIME, suspicious_above=float("inf"))
 
 
 def with_sustained(result: Result) -> Result:
-    """Return ``result`` with the verdict on how it held out, if it is a long training."""
+    """Return ``result`` with the verdict on how it held out, if it succeeded and values are known.
+
+    A run that was cut off did not hold out, and one without values may not have.
+    """
     sustained = result.metrics.sustained
-    if sustained is None:
+    if sustained is None or result.status != SUCCESS:
         return result
     return replace(result, verdict=replace(result.verdict, sustained=judge(sustained)))
 
 
-def judge(sustained: Sustained) -> SustainedVerdict:
-    """Return the verdict, the worst of drift, share of time and heat, and the reason for it."""
+def judge(sustained: Sustained) -> SustainedVerdict | None:
+    """Return the verdict, the worst of drift, share of time and heat, and the reason for it.
+
+    None if none of them is known.
+    """
     parts = [*_parts(sustained)]
-    worst = min((word for word, _ in parts), key=WORST.index, default=PASS)
+    if not parts:
+        return None
+    worst = min((word for word, _ in parts), key=WORST.index)
     texts = [text for word, text in parts if word == worst]
     return SustainedVerdict(verdict=worst, reason="; ".join(texts))
 
 
-def in_words(sustained: Sustained) -> list[str]:
-    """Return the verdict and all values, a line each."""
-    verdict = judge(sustained)
+def in_words(result: Result) -> list[str]:
+    """Return the verdict on a judged result and all values, a line each; none for other runs."""
+    sustained, verdict = result.metrics.sustained, result.verdict.sustained
+    if sustained is None:
+        return []
+    word, reason = (None, "") if verdict is None else (verdict.verdict, verdict.reason)
     return [
-        f"{verdict.verdict} over {sustained.steps} steps: {verdict.reason}",
-        *(text for word, text in _parts(sustained) if word != verdict.verdict),
+        f"{word or 'no verdict'} over {sustained.steps} steps{': ' if reason else ''}{reason}",
+        *(text for own_word, text in _parts(sustained) if own_word != word),
         *_unknown(sustained),
     ]
 

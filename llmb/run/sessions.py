@@ -22,6 +22,7 @@ LAST, ALL = "last", "all"
 _NIGHT = 12 * 3600.0  # seconds
 FOLDER = ".sessions"  # in the folder of the runs, where every submitter can write
 _NAME = re.compile(r"[A-Za-z][\w.-]*", re.ASCII)  # an id begins with a digit
+_ID = re.compile(r"\d{4}-\d\d-\d\d[a-z]+", re.ASCII)
 
 
 def create(config: ClusterConfig, session: Session) -> Session:
@@ -179,6 +180,11 @@ def _named(name: str, groups: Sequence[SessionRuns]) -> list[SessionRuns]:
     if match is None and name != LAST:
         raise unknown(name, groups)
     return [] if match is None else [match]
+
+
+def is_id(text: str) -> bool:
+    """Return True if ``text`` has the form of an id, as ``2026-11-23a``."""
+    return _ID.fullmatch(text) is not None
 
 
 def unknown(name: str, groups: Sequence[SessionRuns], hint: str = "") -> UsageError:

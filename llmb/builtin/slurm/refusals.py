@@ -18,6 +18,7 @@ _OF_THE_WHOLE = frozenset(
     {*_NOT_TESTED, *_SIZES, *GPU_OPTIONS, "no-requeue", "exclusive", "mem", "gres", "partition"}
 )
 _SHOWN = ("account", "partition", "qos", "gres", "reservation", "constraint", "nodelist", "time")
+_PLACES = ("nodelist", "exclude")
 _NO_NODE = "Requested node configuration is not available"
 
 
@@ -30,6 +31,8 @@ class Refusal:
     what: str
     reason: str
     partition: str | None
+    #: The options that say which nodes it may use, as ``--exclude n[1-4]``.
+    placement: tuple[str, ...] = ()
 
     @property
     def is_of_nodes(self) -> bool:
@@ -41,9 +44,14 @@ class Refusal:
     @property
     def fault(self) -> Fault:
         """The refusal as users read it."""
+        hint = advice("slurm_refused", self.reason)
+        if self.is_of_nodes and self.placement:
+            hint = (
+                f"check {' and '.join(self.placement)}: as many nodes as the job has must be left"
+            )
         return Fault(
             message=f"Slurm would refuse a job {self.what}: {self.reason}",
-            hint=advice("slurm_refused", self.reason),
+            hint=hint,
             code="slurm-would-refuse",
             value=self.reason,
         )
@@ -72,6 +80,7 @@ def refusals(
                 what=", ".join([f"of {nodes}", *words]),
                 reason=reason,
                 partition=tested.get("partition"),
+                placement=_placement(tested),
             )
 
 
@@ -109,7 +118,17 @@ def _parts(client: Client, options: Options, usable: frozenset[str]) -> Iterator
             reason := _refused(client, {**base, name: options[name]})
         ):
             what = f"with {name} {options[name]}" if options[name] is not None else f"with {name}"
-            yield Refusal(what=what, reason=reason, partition=partition)
+            yield Refusal(
+                what=what,
+                reason=reason,
+                partition=partition,
+                placement=_placement({name: options[name]}),
+            )
+
+
+def _placement(options: Options) -> tuple[str, ...]:
+    """Return the options that say which nodes a job may use, as users write them."""
+    return tuple(f"--{name} {options[name]}" for name in _PLACES if options.get(name))
 
 
 def _refused(client: Client, options: Mapping[str, str | None]) -> str | None:

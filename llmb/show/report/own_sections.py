@@ -20,10 +20,10 @@ def sections_of(results: Sequence[Result]) -> tuple[ReportSection, ...]:
 def _sustained(results: Sequence[Result]) -> Iterator[ReportSection]:
     rows = []
     for result in results:
-        if (held_out := result.metrics.sustained) is not None:
-            verdict = sustained.judge(held_out)
-            further = "; ".join(sustained.in_words(held_out)[1:])
-            rows.append((result.identity.name, verdict.verdict, verdict.reason, further))
+        if lines := sustained.in_words(result):
+            verdict = result.verdict.sustained
+            word, reason = (None, None) if verdict is None else (verdict.verdict, verdict.reason)
+            rows.append((result.identity.name, word, reason, "; ".join(lines[1:])))
     if rows:
         text = "Drift, share of the time in steps, and heat of trainings of 100 steps or more."
         yield ReportSection(title="Sustained runs", text=text, columns=_COLUMNS, rows=tuple(rows))

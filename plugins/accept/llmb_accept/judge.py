@@ -488,7 +488,7 @@ def _not_sustained(row: Mapping[str, Any]) -> str:
     """Return why a training did not hold out, empty if it did."""
     verdict = row["sustained_verdict"]
     if verdict is None:
-        return "it was too short to say how it holds out, or has no step times"
+        return "it was too short to say how it holds out, or has no step times and no telemetry"
     word, reason = verdict["verdict"], verdict["reason"]
     return "" if word in _HELD_OUT else f"sustained {word}: {reason}"
 

@@ -830,6 +830,13 @@ def test_an_option_of_another_command_gets_that_command(
     assert done.stderr.splitlines()[1:] == [f"hint: write: {command}"]
 
 
+@pytest.mark.parametrize("command", ["results", "submit", "jobs"])
+def test_a_format_without_format_gets_that_option(command: str, llmb_here: Command) -> None:
+    done = llmb_here(command, "--json")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[1].startswith("hint: write: --format json; ")
+
+
 @pytest.mark.parametrize(
     ("arguments", "command"),
     [

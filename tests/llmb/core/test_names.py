@@ -191,6 +191,20 @@ def test_a_name_that_is_near_to_nothing_gets_the_way_to_the_list(name: str) -> N
         assert (caught.value.hint or "").startswith("llmb-run list")
 
 
+def test_the_size_of_one_workload_is_offered_with_it() -> None:
+    sizes = {"microbench": ("gemm", "copy"), "pretrain_a": ("8b",), "pretrain_b": ("8b", "70b")}
+    for name, hint in (("gemm", "microbench_gemm"), ("70B", "pretrain_b_70b")):
+        with pytest.raises(UsageError, match="no workload is called") as raised:
+            find_workload_and_size(name, sizes)
+        assert raised.value.hint == f"did you mean '{hint}'?"
+    with pytest.raises(UsageError) as raised:
+        find_workload_and_size("8b", sizes)
+    assert raised.value.hint == "did you mean 'pretrain_a_8b' or 'pretrain_b_8b'?"
+    with pytest.raises(UsageError) as raised:
+        find_workload_and_size("8b", {f"workload{letter}": ("8b",) for letter in "vwxyz"})
+    assert "workload" in str(raised.value.hint).partition("list shows the")[2]
+
+
 def test_a_name_with_size_near_to_one_is_offered_in_full() -> None:
     with pytest.raises(UsageError) as caught:
         find_workload_and_size("lama3.1_405b", SIZES)

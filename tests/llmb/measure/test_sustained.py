@@ -10,8 +10,19 @@ import pytest
 
 from llmb.contract.samples import MeasuredTemperature, Node, Samples, Step, Telemetry
 from llmb.contract.window import Window
-from llmb.judge.sustained import in_words, judge
+from llmb.judge import sustained as sustained_verdicts
+from llmb.judge.sustained import in_words, with_sustained
 from llmb.judge.value import FAIL, INCONCLUSIVE, PASS, WARN
+from llmb.measure.result import (
+    CANCELLED,
+    FAILED,
+    RUNNING,
+    SUCCESS,
+    Identity,
+    Metrics,
+    Result,
+    SustainedVerdict,
+)
 from llmb.measure.sustained import FEWEST_STEPS, Sustained, sustained_of
 from llmb.measure.telemetry import NodeSample, NodeSamples
 
@@ -45,6 +56,21 @@ def held_out(
     sustained = sustained_of(training(times), Window(0, 10), series, nodes)
     assert sustained is not None
     return sustained
+
+
+def judge(sustained: Sustained) -> SustainedVerdict:
+    verdict = sustained_verdicts.judge(sustained)
+    assert verdict is not None
+    return verdict
+
+
+def judged_run(sustained: Sustained, status: str = SUCCESS) -> Result:
+    run = Result(
+        identity=Identity(experiment="e", path="e.out"),
+        status=status,
+        metrics=Metrics(sustained=sustained),
+    )
+    return with_sustained(run)
 
 
 def accumulated(times: Sequence[float], start: float = 0.0, pauses: float = 0.0) -> list[float]:
@@ -158,8 +184,8 @@ def test_a_short_training_and_one_without_times_have_none() -> None:
 def test_what_is_unknown_is_reported() -> None:
     sustained = Sustained(steps=1000, in_steps_s=600.0)
     no_times = "share of time in steps unknown: no telemetry of the first node"
-    assert in_words(sustained)[1:] == [no_times, "temperature unknown: no telemetry"]
-    again = in_words(replace(sustained, restarts=2))
+    assert in_words(judged_run(sustained))[1:] == [no_times, "temperature unknown: no telemetry"]
+    again = in_words(judged_run(replace(sustained, restarts=2)))
     assert again[1:] == [no_times, "restarts: 2", "temperature unknown: no telemetry"]
     known = replace(
         sustained,
@@ -170,4 +196,23 @@ def test_what_is_unknown_is_reported() -> None:
         lost_to_restarts_s=100.0,
         hottest_c=71.0,
     )
-    assert not [line for line in in_words(known) if "unknown" in line or line == "restarts: 2"]
+    assert not [
+        line for line in in_words(judged_run(known)) if "unknown" in line or line == "restarts: 2"
+    ]
+
+
+def test_a_run_of_which_nothing_is_known_has_no_verdict() -> None:
+    run = judged_run(Sustained(steps=1000, in_steps_s=600.0))
+    assert run.verdict.sustained is None
+    assert in_words(run)[0] == "no verdict over 1000 steps"
+
+
+@pytest.mark.parametrize("status", [CANCELLED, FAILED, RUNNING])
+def test_a_run_that_was_cut_off_did_not_hold_out(status: str) -> None:
+    sustained = held_out(noisy(0.0))
+    assert judge(sustained).verdict == PASS
+    run = judged_run(sustained, status)
+    assert run.verdict.sustained is None
+    lines = in_words(run)
+    assert lines[0] == "no verdict over 400 steps"
+    assert "from begin to end" in lines[1]

@@ -164,6 +164,25 @@ def test_another_window_is_marked_with_what_makes_it_equal(nights: list[Session]
     assert "* the windows of the two differ; --window last" in done.stderr
 
 
+@pytest.mark.parametrize("command", ["results", "report"])
+def test_a_session_in_the_place_of_a_run_gets_its_option(
+    command: str, nights: list[Session], run: Run
+) -> None:
+    for name in (nights[0].id, "first"):
+        done = run(command, name)
+        assert done.returncode == 2
+        assert f"hint: it is a session: --session {name}" in done.stderr
+    assert "it is a session" not in run(command, "2026-12-24a").stderr
+
+
+def test_an_unknown_session_to_compare_with_is_named_as_such(
+    nights: list[Session], run: Run
+) -> None:
+    done = run("compare", nights[0].id, "2026-11-02b")
+    assert done.returncode == 2
+    assert "there is no session '2026-11-02b'" in done.stderr
+
+
 def test_history_has_all_nights(nights: list[Session], run: Run) -> None:
     done = run("report", "--history")
     assert done.returncode == 3

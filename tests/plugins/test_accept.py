@@ -626,6 +626,26 @@ def test_a_workload_that_llmb_lacks_is_listed(
     (row,) = dry_run(llmb_run, install, str(plan), "n[01-63]")["rows"]
     assert "pretrain_hal_9000b" in row["problem"]
     assert row["gpu_hours"] is None
+    plan.write_text("title: x\nphases: [{name: a, jobs: [{job: microbench_gem, dtype: bf16}]}]")
+    (row,) = dry_run(llmb_run, install, str(plan), "n[01-63]")["rows"]
+    assert "did you mean 'gemm'?" in row["problem"]
+
+
+def test_a_phase_without_a_job_for_the_gpu_type_is_listed(
+    llmb_run: Callable[..., Any], install: Path, tmp_path: Path
+) -> None:
+    """Else a dry run would promise an acceptance that no run can give."""
+    plan = tmp_path / "mine.yaml"
+    job = "{job: microbench_gemm, dtype: bf16, gpu_types: [%s]}"
+    phases = ", ".join(f"{{name: {name}, jobs: [{job % name}]}}" for name in ("h100", "b200"))
+    plan.write_text(f"title: x\nphases: [{phases}]")
+    can_run, cannot = dry_run(llmb_run, install, str(plan), "n1")["rows"]
+    assert (can_run["phase"], can_run["problem"]) == ("h100", "")
+    assert (cannot["phase"], cannot["problem"]) == ("b200", "the plan has no job for h100")
+    words = ("accept", str(plan), "--nodelist", "n1", "--dry-run", "--install", install)
+    assert llmb_run(*words).stdout.splitlines()[-1] == (
+        "it would be NOT_ACCEPTED: 1 of 2 cannot run"
+    )
 
 
 @pytest.mark.parametrize(("gpu_type", "unit"), [("h100", "GPU-hours"), ("cpu", "CPU-hours")])

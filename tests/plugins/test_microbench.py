@@ -254,6 +254,18 @@ def test_a_message_without_an_element_for_each_rank_is_refused_before_submission
     assert f"message_size={larger} " in (caught.value.hint or "")
 
 
+@pytest.mark.parametrize("size", sorted(formulas.BUS_FACTORS))
+def test_a_collective_of_one_rank_is_refused_before_submission(
+    size: str, microbench: Workload
+) -> None:
+    """--force lifts the tested scales, not what the program needs."""
+    job = job_of(microbench, size, 2)
+    with pytest.raises(api.UsageError, match="needs 2 ranks or more") as caught:
+        llmb_launch(microbench, replace(job, nodes=1, gpus_per_node=1), site())
+    assert caught.value.code == "one-rank"
+    assert llmb_launch(microbench, job, site()).nodes == 1
+
+
 def test_the_staged_files_are_a_package_that_imports_nothing_of_llmb(
     microbench: Workload, tmp_path: Path
 ) -> None:

@@ -388,6 +388,8 @@ def _node_faults(launch: Launch, partition: Partition, requested: _Asked) -> Ite
                 f"choose a smaller scale, or --gpus-per-node {ranks} to run all of its ranks on one"
                 " node"
             )
+        if "nodelist" in launch.slurm_args and total:
+            hint = f"name at most {_nodes(total)} in --nodelist"
         yield Fault(
             message=f"{needs} {total or 'none'}",
             hint=hint,

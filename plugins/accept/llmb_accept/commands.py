@@ -337,6 +337,8 @@ def _show_estimates(rows: Sequence[RowCost], unit: str, fmt: str) -> int:
     ]
     click.echo(api.render_table(columns, [asdict(row) for row in rows]), nl=False)
     click.echo(f"up to {total:.1f} {unit}, if every node passes")
+    if problems := sum(bool(row.problem) for row in rows):
+        click.echo(f"it would be NOT_ACCEPTED: {problems} of {len(rows)} cannot run")
     return 0
 
 

@@ -234,9 +234,17 @@ def estimates(context: api.CommandContext, acceptance: Acceptance) -> Iterator[R
     for phase in acceptance.plan.phases:
         if phase.check is not None:
             yield _of_check(context, acceptance, phase)
-        for row in phase.rows:
-            if not row.gpu_types or acceptance.gpu_type in row.gpu_types:
-                yield _of_row(context, acceptance, phase, row)
+            continue
+        rows = [
+            row for row in phase.rows if not row.gpu_types or acceptance.gpu_type in row.gpu_types
+        ]
+        for row in rows:
+            yield _of_row(context, acceptance, phase, row)
+        if not rows:
+            problem = f"the plan has no job for {acceptance.gpu_type}"
+            yield RowCost(
+                phase=phase.name, what="jobs", jobs=0, gpus=0, gpu_hours=None, problem=problem
+            )
 
 
 def _of_check(context: api.CommandContext, acceptance: Acceptance, phase: Phase) -> RowCost:
@@ -291,7 +299,7 @@ def _dry_run(context: api.CommandContext, words: Sequence[str]) -> tuple[float |
     try:
         code, text = context.call(words)
     except api.LlmbError as error:
-        return None, error.message
+        return None, f"{error.message} ({error.hint})" if error.hint else error.message
     except click.ClickException as error:
         return None, error.format_message()
     jobs = json.loads(text)["jobs"] if code == 0 else []

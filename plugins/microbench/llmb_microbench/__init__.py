@@ -43,6 +43,7 @@ def llmb_setup(workload: "api.Workload", site: "api.Site") -> "api.Needs":
 @api.hookimpl
 def llmb_launch(workload: "api.Workload", job: "api.Job", site: "api.Site") -> "api.Launch":
     """Launch one process for each GPU or CPU rank, with the program staged in the run's folder."""
+    _check_ranks(job)
     _check_message(workload, job)
     in_pod, in_container = (
         site.runs.pulls_images,
@@ -73,6 +74,18 @@ def llmb_launch(workload: "api.Workload", job: "api.Job", site: "api.Site") -> "
         environment={**usual, **job.env},
         files=tuple(staged_files()),
     )
+
+
+def _check_ranks(job: "api.Job") -> None:
+    """Raise UsageError for a collective of one rank, before the program would."""
+    if job.model_size in BUS_FACTORS and job.nodes * job.gpus_per_node < 2:
+        raise api.UsageError(
+            f"{job.experiment_name}: {job.model_size} needs 2 ranks or more",
+            hint="choose a scale of 2 or more",
+            code="one-rank",
+            key="scale",
+            value=job.scale,
+        )
 
 
 def _check_message(workload: "api.Workload", job: "api.Job") -> None:

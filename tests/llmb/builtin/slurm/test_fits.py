@@ -83,6 +83,8 @@ def test_the_fix_for_a_cpu_job_with_too_few_nodes_is_ranks_on_a_node(
     assert "--gpus-per-node 6" in str(faults[0].hint)
     assert codes(replace(job, nodes=1, ranks_per_node=6), place) == []
     wording("submit-all", describe(PreflightError(faults)))
+    (fault,) = faults_of(replace(job, slurm_args={"nodelist": "n[1-6]"}), place, FOUND)
+    assert str(fault.hint).startswith("name at most ")  # as in `nodes check --nodelist`
 
 
 def test_a_partition_for_cpus_is_not_meant_for_gpus(wording: Callable[..., None]) -> None:

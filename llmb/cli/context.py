@@ -270,7 +270,7 @@ class CliContext:
         )
         if self.archive is not None:
             return replace(config, experiments_root=None)
-        for note in notes:
+        for note in () if notes and _is_unpacked(install) else notes:
             say(f"note: {note}")
         if config.plugins:
             self._warn_of_settings(install)
@@ -357,6 +357,13 @@ class CliContext:
         if code == INTERRUPTED:
             raise KeyboardInterrupt
         return code if isinstance(code, int) else 0, out.getvalue()
+
+
+def _is_unpacked(install: Path) -> bool:
+    """Return True for an archive's folder, whose configuration names the cluster that wrote it."""
+    from llmb.show.archive.contents import MANIFEST
+
+    return (install / MANIFEST).is_file()
 
 
 def select_runs(runs: list[RunRecord], names: tuple[str, ...]) -> list[RunRecord]:

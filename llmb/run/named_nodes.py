@@ -11,7 +11,7 @@ from llmb.errors import UsageError
 from llmb.plugins.loaded import Plugins, ResultRow
 from llmb.run import store
 
-_OPTIONS = ("exclude", "nodelist")
+NODE_OPTIONS = ("exclude", "nodelist")
 _NAME = re.compile(r"@([\w.-]+)")
 KeptResults = Callable[[Sequence[RunRecord]], Sequence[ResultRow]]
 
@@ -34,7 +34,9 @@ class NamedNodes:
     def replaced(self, options: Mapping[str, str | bool]) -> dict[str, str | bool]:
         """Return options of sbatch without names. Raises UsageError, PluginError."""
         return {
-            name: self._of(name, value) if name in _OPTIONS and isinstance(value, str) else value
+            name: self._of(name, value)
+            if name in NODE_OPTIONS and isinstance(value, str)
+            else value
             for name, value in options.items()
         }
 

@@ -65,6 +65,17 @@ def excluded(llmb_here: Command, month: InventedRuns) -> list[str]:
     return [line for line in job["script"].splitlines() if "--exclude" in line]
 
 
+def test_without_suspects_a_dry_run_says_that_no_node_is_excluded(
+    month: InventedRuns, llmb_here: Command
+) -> None:
+    fill(month, "none")
+    assert excluded(llmb_here, month) == []
+    words = ("submit", "-w", "nemotron4", "-s", "15b", "--scale", 16, "--dtype", "bf16", "-d")
+    done = llmb_here(*words, "--exclude", "@suspects", "--install", month.folder)
+    assert "exclude names no node" in done.stdout
+    assert "null" not in done.stdout + done.stderr
+
+
 def test_the_node_of_the_slow_runs_is_found_with_its_evidence(
     month: InventedRuns, llmb_here: Command
 ) -> None:

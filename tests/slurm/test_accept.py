@@ -124,6 +124,7 @@ def test_a_sound_cluster_is_accepted_and_its_archive_verified(
 
     # The archive alone gives the same answer, and is the first page of the report.
     done = site.llmb("accept", "verify", archive, "--sha256", certificate["archive"]["sha256"])
+    assert "llmb_install" not in done.stderr  # of the cluster that wrote it
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("ACCEPTED\n")
     report = site.llmb("report", archive).stdout

@@ -116,8 +116,8 @@ def _data(
         "attempt": run.attempt,
         "before": before,
         "state": state.state,
-        "reason": state.reason or None,
-        "fix": state.fix or None,
+        "reason": _reason(state, result) or None,
+        "fix": _fix(state, result) or None,
         "exit_code": state.exit_code,
         "submitted": iso(run.submitted_at),
         "started": iso(state.started),
@@ -168,8 +168,8 @@ def _facts(
         "state",
         state.state + _exit_code(state),
     )
-    yield "reason", escape(state.reason)
-    yield "hint", escape(context.advice(state.fix))
+    yield "reason", escape(_reason(state, result))
+    yield "hint", escape(context.advice(_fix(state, result)))
     yield "result", _result(result)
     yield "times", _times(run, state)
     for number, earlier in enumerate(run.history, 1):
@@ -208,6 +208,18 @@ def _exit_code(state: JobState) -> str:
     """
     is_shown = state.exit_code or (state.exit_code == 0 and state.state in (COMPLETED, FAILED))
     return f", exit code {state.exit_code}" if is_shown else ""
+
+
+def _reason(state: JobState, result: Result | None) -> str:
+    """Return why the run is in its state: by the scheduler, else the cause in its log."""
+    cause = None if result is None else result.cause
+    return state.reason or ("" if cause is None else str(cause))
+
+
+def _fix(state: JobState, result: Result | None) -> str:
+    """Return what to do about ``_reason``."""
+    cause = None if result is None or state.reason else result.cause
+    return state.fix or ("" if cause is None else cause.fix)
 
 
 def _result(result: Result | None) -> str:

@@ -30,6 +30,7 @@ from llmb.plan.estimate import JobEstimate, describe, total
 from llmb.plan.framework import image_of
 from llmb.plan.repeats import is_repeat
 from llmb.plan.rules import NSYS, PROFILED
+from llmb.run.named_nodes import NODE_OPTIONS
 from llmb.run.prepare import Prepared, launch_of, preview
 
 _VALUE_WIDTH = 60  # characters of a variable's value in a table; json, csv and md show all
@@ -255,7 +256,9 @@ def _changes(item: Prepared, workload: Workload, swept: Sequence[str]) -> list[s
     if job.switches.container_writable is not None:
         changes.append("writable" if job.switches.container_writable else "readonly")
     return changes + [
-        slurm_arg_in_words(name, value)
+        f"{name} names no node"
+        if name in NODE_OPTIONS and value is False
+        else slurm_arg_in_words(name, value)
         for name, value in (launch.slurm_args if launch else {}).items()
     ]
 

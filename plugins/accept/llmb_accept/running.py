@@ -299,7 +299,9 @@ def _dry_run(context: api.CommandContext, words: Sequence[str]) -> tuple[float |
     try:
         code, text = context.call(words)
     except api.LlmbError as error:
-        return None, f"{error.message} ({error.hint})" if error.hint else error.message
+        hints = [error.hint, *(fault.hint for fault in getattr(error, "faults", ()))]
+        hint = next(filter(None, hints), None)
+        return None, f"{error.message} ({hint})" if hint else error.message
     except click.ClickException as error:
         return None, error.format_message()
     jobs = json.loads(text)["jobs"] if code == 0 else []

@@ -246,7 +246,11 @@ def _all_nodes(
     )
     return api.ReportSection(
         title="All nodes",
-        text=f"Of the newest {past_runs.DAYS} days. Runs of a day on the same nodes count once.",
+        text=(
+            f"Of the newest {past_runs.DAYS} days. Runs of a day on the same nodes count once. Slow"
+            f" are those more than {100 * slow_nodes.SLOWER:g} % below the fast quarter of their"
+            " configuration; where all nodes have slow runs, they accuse none."
+        ),
         columns=headings,
         rows=tuple(rows),
         page=PAGE,

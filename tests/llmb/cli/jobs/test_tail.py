@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from llmb.cli.jobs.log_output import start_of_last_lines, tail
+from llmb.contract.state import FAILED, JobState
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 TRACEBACK = (
@@ -111,6 +112,18 @@ def test_a_compressed_log_is_printed_as_far_as_it_can_be_read(tmp_path: Path, ke
     start = start_of_last_lines(tmp_path / "log.gz", 2)
     assert shown[start:].count("\n") in (1, 2)
     assert shown[start - 1] == "\n"
+
+
+def test_a_failed_run_is_shown_with_its_cause_and_what_to_do(install: Any, run: Run) -> None:
+    """The scheduler knows an exit code alone; the log says why."""
+    log = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
+    ended = JobState(state=FAILED, exit_code=1, started=100.0, ended=130.0)
+    install.run("bad1", install.job("nemotron4_15b", "bf16", 16), log, ended)
+    shown = json.loads(run("jobs", "show", "bad1", "--format", "json").stdout)
+    assert "CUDA out of memory" in shown["reason"]
+    assert shown["fix"]
+    text = run("jobs", "show", "bad1").stdout
+    assert ("CUDA out of memory" in text, "  hint  " in text) == (True, True)
 
 
 def test_the_log_of_a_run_is_the_one_that_results_reads(install: Any, run: Run) -> None:

@@ -102,6 +102,7 @@ class CliContext:
         self.reads_archives = False
         self.words: tuple[str, ...] = ()  # of the command line
         self.verbose = False
+        self.is_called = False  # by a command of a plugin, which says itself what comes next
 
         self._figures: dict[str, tuple[Figure, ...] | None] = {}  # None: faulty
         self._readers: dict[tuple[str, str], LogReader] = {}
@@ -336,18 +337,20 @@ class CliContext:
             )
         return self.of_archive(path)
 
-    def call(self, words: Sequence[str]) -> tuple[int, str]:
+    def call(self, words: Sequence[str], *, shown: bool = False) -> tuple[int, str]:
         """Run ``llmb-run`` with ``words`` here, and return its exit code and its standard output.
 
+        If ``shown``, the output is printed in its place among the messages, and not returned.
         Raises LlmbError and click's exceptions, and KeyboardInterrupt also where the command
         ends by itself after Ctrl-C.
         """
         # A context of its own: the configuration depends on the options of the command.
         context = self.with_plugins(self._plugins)
         context.words, context.verbose = tuple(words), self.verbose
+        context.is_called = True
         group = click.get_current_context().find_root().command
         out = io.StringIO()
-        with contextlib.redirect_stdout(out):
+        with contextlib.nullcontext() if shown else contextlib.redirect_stdout(out):
             try:
                 code = group.main(
                     [*words], prog_name="llmb-run", standalone_mode=False, obj=context

@@ -196,8 +196,14 @@ def _jobs_here(
 
 
 def _most_gpus(config: ClusterConfig) -> int | None:
-    """The GPUs that one job can have, if Slurm answers at once, or None if that is unknown."""
-    if not config.traits.sbatch_options or config.slurm is None:
+    """The GPUs that one job can have, if Slurm answers at once, or None if that is unknown.
+
+    Jobs on CPUs have a rank for each node, whatever GPUs the nodes have.
+    """
+    from llmb.contract.gpus import CPU
+
+    on_cpus = config.rows_for(config.gpu_type) == CPU
+    if not config.traits.sbatch_options or config.slurm is None or on_cpus:
         return None
     from llmb.cli.completion import lookups
 

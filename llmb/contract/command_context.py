@@ -35,8 +35,10 @@ class CommandContext(Protocol):
         ``--install``. Raises LlmbError if a byte of the archive was changed.
         """
 
-    def call(self, words: Sequence[str]) -> tuple[int, str]:
+    def call(self, words: Sequence[str], *, shown: bool = False) -> tuple[int, str]:
         """Run ``llmb-run`` with ``words`` here, and return its exit code and its standard output.
+
+        If ``shown``, the output is printed in its place among the messages, and not returned.
 
         So a plugin's command submits with all checks and records: ``call(["submit", ...])``. The
         install directory is that of this command. Messages go to standard error. Raises LlmbError

@@ -131,13 +131,13 @@ def _submit(
             names = ((item.job.workload, item.job.experiment_name) for item in items)
             store.show_anew(context.config, names)
         session, earlier = session_for(context, items, options, joblist)
-        if not options.resume:
-            with refusing(dry_run=False):
-                warn_of_jobs_under_way(context, items)
         limit = options.max_in_queue or context.config.max_in_queue
         if options.resume:
             remainder = rest_of(context, items, earlier)
         backlog = _backlog_of(context, remainder, options, session, limit)
+        if not options.resume:
+            with refusing(dry_run=False):
+                warn_of_jobs_under_way(context, items)
         count = backlog.count
         results = backlog.refill(backlog.under_way, announce.Announcer(verbose=context.verbose))
     submitted = [result.run for result in results if result.error is None]
@@ -148,7 +148,7 @@ def _submit(
     if backlog.interrupted:
         raise KeyboardInterrupt
     if not waits:
-        if submitted:
+        if submitted and not context.is_called:
             say("follow them: llmb-run jobs wait    results: llmb-run results")
         failed = failed or bool(backlog.refused) or backlog.full is not None
         return LlmbError.exit_code if failed else 0

@@ -80,11 +80,8 @@ def check(
     number = number_of_nodes(context, nodelist, count)
     size = "quick" if quick else "check"
     words = submit_words(context, size, number, nodelist, passed)
-    code, text = context.call([*words, *how_words(dry_run, fmt)])
-    if dry_run:
-        click.echo(text, nl=False)
-        return code
-    if code != 0:
+    code, text = context.call([*words, *how_words(dry_run, fmt)], shown=dry_run)
+    if dry_run or code != 0:
         return code
     run_id = json.loads(text)[0]["id"]
     context.call(["jobs", "wait", run_id])

@@ -96,6 +96,15 @@ def test_the_gpus_of_one_machine_decide(cluster: Cluster, here: Here) -> None:
     assert found["pretrain_llama3.1 8b"]["code"] in ("venv-not-set", "venv-missing")
 
 
+def test_gpus_of_the_nodes_promise_nothing_to_jobs_on_cpus(
+    cluster: Cluster, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have a rank for each node, so that 4 nodes of 2 GPUs take no job of 8 ranks."""
+    monkeypatch.setattr(lookups, "most_gpus", lambda partition, clusters: 8)
+    found = here(cluster("slurm", "cpu", slurm={"partition": "batch"}, workloads=ALL))
+    assert {size["most_gpus"] for size in found.values()} == {None}
+
+
 def test_the_gpus_of_the_partition_decide(
     cluster: Cluster,
     here: Here,

@@ -138,7 +138,7 @@ def test_without_a_published_figure_the_speed_is_beside_the_baseline(
     assert pace.in_words().endswith(" of baseline")
 
 
-def test_a_baseline_with_other_settings_is_said_to_have_them(
+def test_a_slow_run_is_reported_with_its_other_settings_than_the_baseline(
     empty_night: Night, llmb_here: Callable[..., Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """So that nobody stops a run that is slow on purpose."""

@@ -162,6 +162,18 @@ def test_preflight_passes_a_good_launch_and_reports_all_faults_of_another(
     assert jobs(site) == []
 
 
+@pytest.mark.parametrize(
+    "option", [("nodelist", "n1"), ("exclude", "n[1-3]"), ("exclude", "n[1-4]")]
+)
+def test_options_that_leave_too_few_nodes_are_named(site: Site, option: tuple[str, str]) -> None:
+    name, value = option
+    cluster = site.cluster()
+    cluster = replace(cluster, config=with_slurm_args(cluster.config, {name: value}))
+    (fault,) = cluster.preflight([site.launch("", nodes=4)])
+    assert "Requested node configuration is not available" in fault.message
+    assert str(fault.hint).startswith(f"check --{name} {value}: as many nodes")
+
+
 def test_each_option_that_slurm_refuses_is_reported(site: Site, wording: Wording) -> None:
     change(
         site, account="nobody", reservation="noon", constraint="fast", nodelist="n9", qos="normal"

@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -93,6 +94,25 @@ def test_runs_of_other_sessions_take_places(
     assert before.returncode == 0
     assert len(scheduler.jobs()) == 4
     assert "--resume" in before.stderr
+
+
+def test_a_list_of_which_nothing_was_submitted_has_nothing_to_resume(
+    llmb: Command, jobs: Path, scheduler: Scheduler
+) -> None:
+    """The command that it prints can be pasted: the session of this name has not begun."""
+    scheduler.behave(ENDLESS)
+    assert llmb("submit-all", jobs, "--repeats", "3").returncode == 0
+    taken = len(scheduler.jobs())
+    words = ("submit-all", jobs, "--max-in-queue", taken, "--session", "nightly")
+    done = llmb(*words)
+    (hint,) = [line for line in done.stderr.splitlines() if "submit the rest later" in line]
+    command = shlex.split(hint.partition("later: ")[2])
+    assert command == ["llmb-run", *map(str, words)]
+    for job in range(1, taken + 1):
+        scheduler.cancel(job)
+    again = llmb(*command[1:])
+    assert again.returncode == 0, again.stderr
+    assert "submitting" in again.stderr
 
 
 def test_a_full_queue_leaves_the_list_as_it_is(

@@ -208,5 +208,5 @@ def _run_discovered(context: CliContext, options: ListOptions, selection: "Selec
         return flow.run(context, JobList(entries=entries), options, overrides)
     except InputFaults as error:
         fix = "--workloads and --dtype select jobs"
-        hints = (error.hint, fix if selection.scales else None)
+        hints = (error.hint, fix if selection.scales and len(entries) > 1 else None)
         raise InputFaults(error.faults, hint="; ".join(filter(None, hints)) or None) from error

@@ -144,10 +144,12 @@ def undeclared(workload: api.Workload, log: Path) -> dict[str, str]:
     return {name: suggest(name, declared) for name in names if name not in declared}
 
 
-def sample_faults(workload: api.Workload, plugins: Plugins) -> Iterator[Fault]:
+def sample_faults(
+    workload: api.Workload, plugins: Plugins, command: str = "llmb-run plugins check"
+) -> Iterator[Fault]:
     """The fault of reading logs: the sample log is missing, or its headline metric is not measured.
 
-    Or ``llmb_parse`` fails for a run whose log does not exist yet.
+    Or ``llmb_parse`` fails for a run whose log does not exist yet. ``command`` knows the plugins.
     """
     try:
         reader_for_log(workload, None, _NO_LOG, plugins)
@@ -169,10 +171,7 @@ def sample_faults(workload: api.Workload, plugins: Plugins) -> Iterator[Fault]:
         hint = "write a log of your program to it; a wheel must include it"
         yield _fault(place, f"{log} does not exist", hint, code="sample-missing", value=str(log))
         return
-    shown = (
-        f"llmb-run plugins check --log {log} -w"
-        f" {workload.key}_{sample.size or workload.default_size}"
-    )
+    shown = f"{command} --log {log} -w {workload.key}_{sample.size or workload.default_size}"
     try:
         result = result_of_trial(workload, sample.size, log, plugins)
         if result.unreadable:

@@ -106,9 +106,9 @@ def faults_of(
                 workload, [item for item in of_row if isinstance(item, api.Job)], plugins, at
             )
         own_settings = settings_for(sections, source)
-        tried = [(job, replace(_site(job), plugins=own_settings)) for job in jobs[:1]]
+        tried = [(job, replace(_site(job), plugins=own_settings)) for job in _tried(jobs, workload)]
         jobs_and_faults += _hook_faults(workload, tried, plugins, source)
-        jobs_and_faults += faults_of_wrappers(workload, tried, plugins, sections)
+        jobs_and_faults += faults_of_wrappers(workload, tried[:1], plugins, sections)
     jobs_and_faults += _brought_faults(workload, plugins, key)
     return list(dict.fromkeys(item for item in jobs_and_faults if isinstance(item, Fault)))
 
@@ -224,11 +224,24 @@ def _jobs(
             yield key.fault(error.message, "fix the row, or the model's shape", code="row-invalid")
 
 
+def _tried(jobs: Sequence[api.Job], workload: api.Workload) -> list[api.Job]:
+    """Return jobs that together have each GPU type, dtype, scale and choice of a parameter."""
+    tried: dict[tuple[str, object], api.Job] = {}
+    for name in ("gpu_type", "dtype", "scale"):
+        for job in jobs:
+            tried.setdefault((name, getattr(job, name)), job)
+    for name, parameter in workload.parameters.items() if jobs else ():
+        for choice in parameter.choices or ():
+            values = {**jobs[0].parameters, name: choice}
+            tried[name, choice] = replace(jobs[0], parameters=values)
+    return list({id(job): job for job in tried.values()}.values())
+
+
 def _hook_faults(
     workload: api.Workload, jobs: Sequence[tuple[api.Job, api.Site]], plugins: Plugins, source: str
 ) -> Iterator[Fault]:
     """Yield errors of the plugin's own hooks, and answers that differ for equal arguments."""
-    plugin = plugins.manager.get_plugin(source)
+    plugin, failed = plugins.manager.get_plugin(source), set[str]()
     for job, site in jobs:
         calls: dict[str, Callable[[], object]] = {
             "llmb_setup": partial(plugins.setup, workload, site),
@@ -237,15 +250,17 @@ def _hook_faults(
         if job.training is not None:
             calls["llmb_flops"] = partial(plugins.flops, workload, job.training.model)
         for hook, call in calls.items():
-            if not hasattr(plugin, hook):
+            if not hasattr(plugin, hook) or hook in failed:
                 continue
             try:
                 if call() != call():
+                    failed.add(hook)
                     message = f"{hook} gives different answers for equal arguments"
                     yield Fault(
                         place=source, message=message, hint=IMPURE, code="hook-impure", key=hook
                     )
             except PluginError as error:
+                failed.add(hook)
                 yield author_fault(error, source)
             except LlmbError:  # a message for users, which depends on their site
                 continue

@@ -128,8 +128,10 @@ def check(context: CliContext, file: Path | None, log: Path | None, workload: st
     with --install, plugins get the settings of its configuration. With --log, show what the plugin
     of a workload reads from a log instead, with exit code 1 if the headline metric is missing.
     """
+    command = "llmb-run plugins check"
     if file is not None:
         context = context.with_plugins(_plugins_of_file(file))
+        command += f" {shlex.quote(str(file))}"
     if log is not None:
         return _try_log(context, log, workload)
     plugins = context.plugins
@@ -160,7 +162,7 @@ def check(context: CliContext, file: Path | None, log: Path | None, workload: st
     faults += [
         fault
         for workload_spec in workloads.values()
-        for fault in sample_faults(workload_spec, plugins)
+        for fault in sample_faults(workload_spec, plugins, command)
     ]
     faults += cluster_trial.cluster_faults(kinds)
     if faults:
@@ -197,8 +199,10 @@ def _plugins_of_file(file: Path) -> Plugins:
             value=file,
         )
     plugins = load_plugins(builtin_plugins(), entries=())
+    # NAME/benchmark.yaml is named as LLMB_PLUGINS names it
+    folder = file.absolute().parent if [file] == [path.parent for path in paths] else file
     for path in paths:
-        add_file(plugins, path)
+        add_file(plugins, path, folder if file.is_dir() else None)
     return plugins
 
 

@@ -19,6 +19,7 @@ from llmb.cli.judging import judged
 from llmb.cli.output import print_rows, print_runs
 from llmb.cli.reading import opened
 from llmb.contract.record import Session
+from llmb.contract.state import COMPLETED
 from llmb.core import console
 from llmb.core.tables import escape, to_json
 from llmb.errors import RUN_FAILED, LlmbError
@@ -27,7 +28,7 @@ from llmb.judge.far_runs import far_runs
 from llmb.judge.judge import pools_of
 from llmb.judge.value import BAD, INCONCLUSIVE
 from llmb.measure import columns
-from llmb.measure.result import Result
+from llmb.measure.result import UNKNOWN, Result
 from llmb.show import results_table
 from llmb.show.report.digest import digest
 
@@ -102,8 +103,15 @@ def _undecided(results: Sequence[Result]) -> list[str]:
 
 
 def exit_code(results: Iterable[Result]) -> int:
-    """3 if a run failed or a verdict is FAIL or INVALID, else 1 if a log cannot be read, else 0."""
+    """3 if a run failed or a verdict is FAIL or INVALID, else 1 if a log says nothing, else 0.
+
+    A log says nothing if it cannot be read, or if its run completed and nothing in it is known.
+    """
     results = list(results)
     if any(result.is_failure or result.verdict.word in BAD for result in results):
         return RUN_FAILED
-    return LlmbError.exit_code if any(result.unreadable for result in results) else 0
+    says_nothing = any(
+        result.unreadable or (result.status, result.state) == (UNKNOWN, COMPLETED)
+        for result in results
+    )
+    return LlmbError.exit_code if says_nothing else 0

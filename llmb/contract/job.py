@@ -13,6 +13,8 @@ from llmb.contract.switches import NO_SWITCHES, SettingValue, Switches, given_sw
 from llmb.core.values import dataclass
 from llmb.errors import UsageError
 
+NOT_TRAINING = "not-training"  # the code of an error about a job that trains no model
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
@@ -147,7 +149,7 @@ class Job:
             message = f"{self.experiment_name}: {self.workload} trains no model"
             hint = "its plugin must implement the hook llmb_launch, which names the program"
             raise UsageError(
-                message, hint=hint, code="not-training", key="model", value=self.workload
+                message, hint=hint, code=NOT_TRAINING, key="model", value=self.workload
             )
         return self.training
 

@@ -33,6 +33,9 @@ def _hint(kind: Any, value: object) -> str | None:
     """Return the code that makes ``value`` a ``kind``, if a slip of the pen is likely."""
     of_texts = get_origin(kind) is tuple and get_args(kind)[0] is str
     if of_texts and isinstance(value, str):
+        words = tuple(value.split())
+        if len(words) > 1:
+            return f"one text for each word: {words!r}"
         return f"a tuple of one text has a comma: ({value!r},)"
     if of_texts and isinstance(value, (list, tuple)):
         return "tuple(map(str, ...))"

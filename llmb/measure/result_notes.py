@@ -68,8 +68,10 @@ def of_run(
 
 def _unknown(spec: ParseSpec, samples: Samples) -> str:
     """Return why a log has no step: no known line, or none that the plugin's own format matches."""
-    if spec.is_default or spec.samples is not None:
+    if spec.is_default:
         return UNKNOWN_FORMAT
+    if spec.samples is not None:
+        return "unknown format: llmb_parse of the plugin returned no step"
     if spec.reads_whole_log:
         patterns = " and ".join(map(repr, spec.patterns.values()))
         return f"unknown format: nothing in the log matches {patterns} of the plugin"

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import pluggy
 
 from llmb import api
+from llmb.contract.job import NOT_TRAINING
 from llmb.core import console
 from llmb.core.names import squash_workload
 from llmb.errors import Fault, InputFaults, KeyFaultError, LlmbError, PluginError, UsageError
 from llmb.plugins.adapters import Contract
 from llmb.plugins.calls import Calls
 from llmb.plugins.contract import FIRST_CONTRACT, STATEMENT, is_site_wide, major_for
-from llmb.plugins.guard import guarded, is_from, rejected
+from llmb.plugins.guard import as_plugin_error, guarded, is_from, rejected, wrong_answer
 from llmb.plugins.owners import Claim, Offer, Problem, reason_of, settle, without_conflicts
 from llmb.plugins.sources import YamlBenchmarks
 
@@ -350,8 +351,15 @@ class Plugins:
         from llmb.plugins.launch_checks import check_launch
 
         arguments = {"workload": workload, "job": job, "site": site}
-        command: api.Command | None = self._ask("llmb_launch", (api.Launch, api.Command), arguments)
+        try:
+            command: api.Command | None = self._ask(
+                "llmb_launch", (api.Launch, api.Command), arguments
+            )
+        except UsageError as error:
+            raise self._launch_error(workload, error) from error
         if command is None:
+            if job.training is None and self._own_launch(workload) is not None:
+                raise self._no_launch(workload)
             return None
         answer = command if isinstance(command, api.Launch) else api.Launch.of(command, job, site)
         self._accept(
@@ -367,15 +375,36 @@ class Plugins:
             self._accept(source, "llmb_launch", partial(check_launch, answer, job.experiment_name))
         return answer
 
+    def _own_launch(self, workload: api.Workload) -> Callable[..., Any] | None:
+        """Return the hook ``llmb_launch`` of the workload's plugin, None without one."""
+        return self.calls.implementation(self.offers[workload.key].source, "llmb_launch")
+
+    def _launch_error(self, workload: api.Workload, error: UsageError) -> LlmbError:
+        """Return what a user, or the plugin's author, reads for an ``error`` of ``launch``.
+
+        llmb's own programs refuse a job that trains no model: the plugin's hook gave no answer, or
+        asked for what such a job has not.
+        """
+        if error.code != NOT_TRAINING or self._own_launch(workload) is None:
+            return error
+        source = self.offers[workload.key].source
+        owner = self.calls.owner(source)
+        if is_from(error, owner):
+            return as_plugin_error(error, source, "llmb_launch", owner)
+        return self._no_launch(workload)
+
+    def _no_launch(self, workload: api.Workload) -> PluginError:
+        """Return the error for a hook that does not launch a job that no program of llmb runs."""
+        source, hook = self.offers[workload.key].source, self._own_launch(workload)
+        return wrong_answer(source, "llmb_launch", None, "a Launch or a Command", hook)
+
     def launches_each_repeat(self, workload: api.Workload, sections: Sections) -> bool:
         """Return True if a plugin's code makes or changes the launch of each repeat of a job.
 
         llmb's own launches do not depend on the number of the repeat. ``sections`` are those of
         plugins in the configuration.
         """
-        source = self.offers[workload.key].source
-        own = self.calls.implementation(source, "llmb_launch") is not None
-        return own or any(self._site_wide(sections))
+        return self._own_launch(workload) is not None or any(self._site_wide(sections))
 
     def flops(self, workload: api.Workload, shape: api.ModelShape) -> api.Flops | None:
         """Return the operations of one sample by the plugin's own formula, None for llmb's."""

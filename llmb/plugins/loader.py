@@ -77,10 +77,13 @@ def add_benchmarks(plugins: Plugins, install: Path) -> None:
         plugins.forget_workloads()
 
 
-def add_file(plugins: Plugins, path: Path) -> None:
-    """Add the plugin of one file, ``__init__.py`` of a package, which need not be installed."""
+def add_file(plugins: Plugins, path: Path, folder: Path | None = None) -> None:
+    """Add the plugin of one file, ``__init__.py`` of a package, which need not be installed.
+
+    Its name is relative to ``folder``, by default to its own.
+    """
     path = path.absolute()
-    _register(plugins, of_file(path, name_of_file(path)))
+    _register(plugins, of_file(path, name_of_file(path, folder and folder.absolute())))
     plugins.forget_workloads()
 
 

@@ -97,6 +97,19 @@ def test_one_word_for_each_state_in_every_format(
     wording("report", next(line for line in text.splitlines() if "succeeded" in line))
 
 
+def test_a_run_that_completed_without_a_word_has_an_exit_code(
+    run: Command, install: HandMade
+) -> None:
+    """Else a CI would be content without a number."""
+    made = install.run("aa", install.job("nemotron4_15b", "bf16", 16), "hello\n", "COMPLETED")
+    done = run("results")
+    assert "Unknown" in done.stdout
+    assert done.returncode == 1
+    assert run("report").returncode == 1
+    made.log.write_text(steps(2.7))
+    assert run("results").returncode == 0
+
+
 def test_a_damaged_record_is_one_row(
     run: Command, install: HandMade, every: dict[str, Path]
 ) -> None:

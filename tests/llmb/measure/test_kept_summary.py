@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from llmb.cli import reading, results as cli_results
+from llmb.cli import judging, reading
 from llmb.contract.record import RunRecord
 from llmb.contract.state import FAILED, RUNNING, JobState
 from llmb.core import files, parallel, typed
@@ -309,7 +309,7 @@ def test_a_summary_of_thousands_is_read_without_the_careful_reader(
 @pytest.fixture
 def in_forks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Logs of two runs are worth forks."""
-    monkeypatch.setattr(cli_results, "_WORTH_FORKS", 2)
+    monkeypatch.setattr(judging, "_WORTH_FORKS", 2)
     monkeypatch.setattr(parallel, "processors", lambda: 4)
 
 
@@ -323,7 +323,7 @@ def test_forks_read_the_logs_of_many_runs(
             pass
         yield lambda _: None
 
-    monkeypatch.setattr(cli_results, "helped_by_forks", slow_caller)
+    monkeypatch.setattr(judging, "helped_by_forks", slow_caller)
     records = [install.measured(f"many{number}", 2.7 + number / 100) for number in range(4)]
     in_parallel = run("results", "--format", "json")
     assert reads == []

@@ -2,6 +2,7 @@
 """Plugins that are not installed: packages and modules of LLMB_PLUGINS, and of `plugins check`."""
 
 import json
+import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -91,6 +92,83 @@ def test_a_package_imports_itself_by_its_name(path: str, llmb_run: Command, tmp_
     assert done.returncode == 1
     assert "file:acme_moon" in done.stderr
     assert f"ValueError: moon has no nodes ({package / 'cluster.py'}:6)" in done.stderr
+
+
+def test_a_folder_of_benchmarks_has_a_name_for_each(
+    rows: Callable[..., dict[str, dict[str, str]]], llmb_run: Command, tmp_path: Path
+) -> None:
+    for name in ("disk", "tape"):
+        write_folder(tmp_path / "made" / name, scaffold(name, YAML))
+    done = llmb_run("plugins", "check", tmp_path / "made")
+    assert (done.returncode, done.stdout) == (0, "2 plugins checked, no faults\n"), done.stderr
+    names = {"file:disk/benchmark.yaml", "file:tape/benchmark.yaml"}
+    assert set(rows(tmp_path / "made")) == names
+    benchmark = tmp_path / "made/disk/benchmark.yaml"
+    benchmark.write_text(benchmark.read_text().replace("key:", "keyy:"))
+    for path in (benchmark.parent, tmp_path / "made"):
+        assert "plugin file:disk/benchmark.yaml is skipped" in (
+            llmb_run("plugins", "check", path).stderr
+        )
+
+
+def test_the_hint_at_a_bad_sample_log_can_be_pasted(llmb_run: Command, tmp_path: Path) -> None:
+    write_folder(tmp_path / "disk", scaffold("disk", PROGRAM))
+    folder = tmp_path / "disk/llmb_disk"
+    (folder / "sample_log.txt").write_text("nothing\n")
+    done = llmb_run("plugins", "check", folder)
+    (hint,) = [line for line in done.stderr.splitlines() if line.startswith("hint: llmb-run")]
+    words = shlex.split(hint.removeprefix("hint: llmb-run "))
+    assert words[:3] == ["plugins", "check", str(folder)]
+    again = llmb_run(*words)
+    assert again.returncode == 1
+    assert "no workload is called" not in again.stderr
+
+
+HOOKS = """
+from pathlib import Path
+from llmb import api
+
+@api.hookimpl
+def llmb_workload():
+    return api.read_workload(Path(__file__).with_name("workload.yaml"))
+
+@api.hookimpl
+def llmb_launch(job):
+    {launch}
+"""
+ROWS = """
+key: disk
+title: Disk
+metrics: [{name: speed, unit: GB/s}]
+parameters: {mode: {default: read, choices: [read, write]}}
+sizes: {small: {rows: [{gpu: [h100], dtype: [bf16], scales: [8, 16]}]}}
+"""
+LAUNCH = "return api.Command(program=api.Program(shell='true'), args=(str({value}),))"
+
+
+@pytest.mark.parametrize(
+    ("launch", "fault"),
+    [
+        ("api.Launch", "llmb_launch returned None, not a Launch or a Command ("),
+        (LAUNCH.format(value="{8: 1}[job.scale]"), "llmb_launch: KeyError: 16 ("),
+        (LAUNCH.format(value="{'read': 1}[job.parameters['mode']]"), "KeyError: 'write' ("),
+        (LAUNCH.format(value="job.trained.tp"), "disk trains no model ("),
+    ],
+)
+def test_a_check_launches_each_scale_and_each_choice(
+    launch: str, fault: str, llmb_run: Command, tmp_path: Path
+) -> None:
+    package = tmp_path / "llmb_disk"
+    files = {"__init__.py": HOOKS.replace("{launch}", launch), "workload.yaml": ROWS}
+    write_folder(package, files)
+    done = llmb_run("plugins", "check", package)
+    assert done.returncode == 1
+    assert fault in done.stderr
+    assert f"{package / '__init__.py'}:" in done.stderr
+    assert done.stderr.count("error: ") == 1
+    good = LAUNCH.format(value="job.parameters['mode']")
+    (package / "__init__.py").write_text(HOOKS.replace("{launch}", good))
+    assert llmb_run("plugins", "check", package).returncode == 0
 
 
 @pytest.mark.parametrize("name", ["json", "wave", "llmb", "two words"])

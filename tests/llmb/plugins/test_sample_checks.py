@@ -122,3 +122,16 @@ def test_the_check_of_a_plugin_names_plugin_hook_field_and_value(
     )
     for fault in found:
         assert (fault.place, "llmb_parse" in fault.message) == (source, True)
+
+
+@pytest.mark.parametrize(
+    ("argv", "hint"),
+    [
+        ("true", "a tuple of one text has a comma: ('true',)"),
+        ("dd if=x", "one text for each word: ('dd', 'if=x')"),
+    ],
+)
+def test_a_text_in_the_place_of_words_has_the_tuple_that_was_meant(argv: str, hint: str) -> None:
+    with pytest.raises(KeyFaultError) as caught:
+        api.Task(name="x", argv=argv)  # type: ignore[arg-type]
+    assert caught.value.hint == hint

@@ -12,7 +12,7 @@ from llmb.builtin.nemo import nemo_needs, recipe_checks
 from llmb.builtin.plugins import builtin_plugins
 from llmb.check import cluster_trial, scaffold, workload_trial
 from llmb.check.log_trial import lines_of_trial, result_of_trial, sample_faults, undeclared
-from llmb.cli import options, output
+from llmb.cli import commands, options, output
 from llmb.cli.context import CliContext, pass_context, say
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.spec import Workload
@@ -62,6 +62,7 @@ def list_(context: CliContext, fmt: str) -> None:
         by_source.setdefault(plugins.offers[key].source, []).append(key)
     types, commands = plugins.names("llmb_clusters"), plugins.names("llmb_commands")
     plugins.variables()  # finds the wrong ones
+    plugins.commands()
     refused: dict[str, list[Problem]] = {}
     for problem in plugins.problems:
         refused.setdefault(problem.source, []).append(problem)
@@ -122,10 +123,12 @@ def check(context: CliContext, file: Path | None, log: Path | None, workload: st
     FILE is a benchmark in YAML, a module, a package, or a folder of these, which need not be
     installed. Only these are checked.
     A plugin must load, its published figures must be readable, each of its rows must be a valid
-    configuration, its hooks must answer, its sample log must measure the headline metric, and its
-    cluster types must render a script. NeMo must have its recipes: the installed NeMo, otherwise
-    NeMo 2.3.1. Plugins for a whole cluster are tried on every workload. In an install directory, or
-    with --install, plugins get the settings of its configuration. With --log, show what the plugin
+    configuration, its hooks must answer for each GPU type, dtype, scale and choice of a parameter,
+    its sample log must measure the headline metric, and its cluster types must render a script.
+    Hooks for reports, names of nodes, hints and imports are not tried. NeMo must have its recipes:
+    the installed NeMo, otherwise NeMo 2.3.1. Plugins for a whole cluster are tried on every
+    workload. In an install directory, or with --install, plugins get the settings of its
+    configuration. With --log, show what the plugin
     of a workload reads from a log instead, with exit code 1 if the headline metric is missing.
     """
     command = "llmb-run plugins check"
@@ -138,6 +141,7 @@ def check(context: CliContext, file: Path | None, log: Path | None, workload: st
     workloads, sources = plugins.workloads(), plugins.sources
     kinds = list(plugins.cluster_types().values())
     plugins.variables()  # finds the wrong ones
+    plugins.commands()
     problems = plugins.problems
     if workload is not None:
         sources = _sources_named(plugins, workload)
@@ -198,7 +202,7 @@ def _plugins_of_file(file: Path) -> Plugins:
             key="FILE",
             value=file,
         )
-    plugins = load_plugins(builtin_plugins(), entries=())
+    plugins = load_plugins([("commands", commands), *builtin_plugins()], entries=())
     # NAME/benchmark.yaml is named as LLMB_PLUGINS names it
     folder = file.absolute().parent if [file] == [path.parent for path in paths] else file
     for path in paths:

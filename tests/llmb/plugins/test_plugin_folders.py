@@ -111,6 +111,23 @@ def test_a_folder_of_benchmarks_has_a_name_for_each(
         )
 
 
+@pytest.mark.parametrize(
+    ("answer", "fault"),
+    [
+        ("[print]", "llmb_commands returned <built-in function print>, not a command"),
+        ("[click.Command('submit')]", "llmb already has the command 'submit'"),
+    ],
+)
+def test_the_commands_of_a_file_are_checked(
+    answer: str, fault: str, llmb_run: Command, tmp_path: Path
+) -> None:
+    hook = f"@api.hookimpl\ndef llmb_commands():\n    return {answer}\n"
+    (tmp_path / "usage.py").write_text(f"import click\nfrom llmb import api\n\n{hook}")
+    done = llmb_run("plugins", "check", tmp_path / "usage.py")
+    assert done.returncode == 1
+    assert f"file:usage.py: {fault}" in done.stderr
+
+
 def test_the_hint_at_a_bad_sample_log_can_be_pasted(llmb_run: Command, tmp_path: Path) -> None:
     write_folder(tmp_path / "disk", scaffold("disk", PROGRAM))
     folder = tmp_path / "disk/llmb_disk"

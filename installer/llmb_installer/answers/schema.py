@@ -63,6 +63,9 @@ class Version(_Text):
         return cls(str(value))
 
 
+OLDEST_PYTHON = (3, 10)  # that runs the programs of compute nodes
+
+
 class Interpreter(_Text):
     """The Python of the environments: ``3.12`` for python3.12, or a program's name or path."""
 
@@ -72,6 +75,12 @@ class Interpreter(_Text):
         if not isinstance(value, str) or not value:
             raise ValueError(
                 f'write a version in quotes ("3.12") or the path of a Python, not {value!r}'
+            )
+        version = re.fullmatch(r"(\d+)\.(\d+)(\.\d+)?", value)
+        if version is not None and (int(version[1]), int(version[2])) < OLDEST_PYTHON:
+            oldest = ".".join(map(str, OLDEST_PYTHON))
+            raise ValueError(
+                f"must be {oldest} or newer, which the programs of jobs need, not {value}"
             )
         return cls(value)
 

@@ -11,9 +11,8 @@ from pathlib import Path
 from llmb.contract.gpus import CPU, known_types
 from llmb.core import files, shell, yamlfile
 from llmb.core.values import dataclass
-from llmb_installer.answers.schema import AUTO
+from llmb_installer.answers.schema import AUTO, OLDEST_PYTHON
 
-OLDEST = (3, 10)  # the oldest Python that runs the programs of compute nodes
 ANSWER_WITHIN = 30.0  # seconds; nvidia-smi is slow where the driver's persistence mode is off
 
 
@@ -45,7 +44,7 @@ def _pythons(search: str) -> dict[str, str]:
         for path in _list_pythons(Path(folder)):
             match = re.fullmatch(r"python3\.(\d+)", path.name)
             version = (3, int(match[1])) if match else (0, 0)
-            if version >= OLDEST and version not in programs and os.access(path, os.X_OK):
+            if version >= OLDEST_PYTHON and version not in programs and os.access(path, os.X_OK):
                 programs[version] = str(path)
     return {f"{major}.{minor}": programs[major, minor] for major, minor in sorted(programs)}
 

@@ -104,6 +104,7 @@ FAULTS = [
     ("an index without URL", 3, "torch_index: nowhere"),
     ("an index with a password", 3, "torch_index: https://me:pass@host/simple"),
     ("a Python that is a number", 3, "python: 3.10"),
+    ("a Python that is too old", 3, 'python: "3.9"'),
 ]
 
 

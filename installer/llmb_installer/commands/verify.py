@@ -83,6 +83,7 @@ def _repair(folder: Path, intent: Intent, keys: set[str]) -> None:
             config.write_config(
                 folder, config.ConfigChange(data=install_record.config, changed=True, kept=())
             )
+            console.echo(f"{CONFIG_FILE} is written again", err=True)
     if intent.workloads:
         carry_out(intent, yes=True, dry_run=False)
     else:

@@ -218,6 +218,7 @@ def test_a_lost_configuration_is_written_anew(both: Any, text: str | None) -> No
         assert fix in done.stderr, words
     done = both.run("verify", "--repair", "--yes", "--install", both.install)
     assert done.returncode == 0, done.stderr
+    assert "cluster_config.yaml is written again" in done.stderr
     assert path.read_text() == before
     aside = both.install / "cluster_config.yaml.broken"
     assert (aside.read_text() if aside.exists() else None) == text

@@ -136,7 +136,9 @@ class StepProgress:
             if now - self.shown < self.display.every:
                 return
             self.shown = now
-        status = self.status or "still running"
+        is_fetched = 0 < self.of <= self.bytes
+        more = "still running" if is_fetched or not self.status else ""
+        status = ", ".join(filter(None, [self.status, more]))
         self.display.say(f"{self.key}: {status}, after {now - self.started:.0f} s")
 
 

@@ -27,9 +27,11 @@ def test_lines_of_a_plain_log(step: ProgramsStep, capfd: pytest.CaptureFixture[s
         progress.say("torch")
         progress.total(3_400_000_000)
         progress.advance(1_200_000_000)
+        progress.advance(2_200_000_000)
     assert display.running == []
     lines = capfd.readouterr().err.splitlines()
     assert f"{step.key}: 1.2 GB of 3.4 GB, torch, after 0 s" in lines
+    assert f"{step.key}: 3.4 GB of 3.4 GB, torch, still running, after 0 s" in lines
     assert re.search(r"done after \d+ s$", lines[-1])
 
 

@@ -21,7 +21,7 @@ from llmb.errors import Fault, KeyFaultError, LlmbError, PluginError, author_fau
 from llmb.measure.log_reader import read_log
 from llmb.measure.log_result import result_of_log
 from llmb.measure.reader import LogReader, reader_of
-from llmb.measure.result import UNKNOWN, Metrics, Result
+from llmb.measure.result import FAILED, UNKNOWN, Metrics, Result
 from llmb.plugins import answers
 from llmb.plugins.guard import rejected
 from llmb.plugins.loaded import Plugins
@@ -194,6 +194,9 @@ def sample_faults(
             code="headline-missing",
             value=result.metrics.headline,
         )
+    elif result.status == FAILED:  # as where it lacks what must_have names
+        message = f"a run with this sample log would fail: {result.reason}"
+        yield _fault(place, message, shown, code="sample-fails", value=str(log))
 
 
 def _incomplete(

@@ -111,6 +111,17 @@ def test_a_folder_of_benchmarks_has_a_name_for_each(
         )
 
 
+def test_a_sample_log_that_lacks_what_every_run_must_have_is_a_fault(
+    llmb_run: Command, tmp_path: Path
+) -> None:
+    write_folder(tmp_path / "disk", scaffold("disk", YAML))
+    benchmark = tmp_path / "disk/benchmark.yaml"
+    benchmark.write_text(benchmark.read_text().replace("best of 5", "beast of 5"))
+    done = llmb_run("plugins", "check", benchmark)
+    assert done.returncode == 1
+    assert "a run with this sample log would fail: its log lacks 'beast of 5'" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("answer", "fault"),
     [

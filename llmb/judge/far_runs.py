@@ -56,6 +56,6 @@ def far_in(pool: Sequence[Result]) -> list[FarRun]:
 
 
 def in_words(pool: Sequence[Result]) -> str:
-    """Return the far runs of a pool for a reason, empty if none is far."""
-    far = list(map(str, far_in(pool)))
+    """Return the far runs of a pool for a reason, the slowest first, empty if none is far."""
+    far = [str(run) for run in sorted(far_in(pool), key=lambda run: (run.ratio, str(run)))]
     return f"{listed(far, _NAMED, '; ')}, which widens the interval" if far else ""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import pluggy
 
 from llmb import api
-from llmb.contract.job import NOT_TRAINING
 from llmb.core import console
 from llmb.core.names import squash_workload
 from llmb.errors import Fault, InputFaults, KeyFaultError, LlmbError, PluginError, UsageError
@@ -385,6 +384,8 @@ class Plugins:
         llmb's own programs refuse a job that trains no model: the plugin's hook gave no answer, or
         asked for what such a job has not.
         """
+        from llmb.contract.job import NOT_TRAINING
+
         if error.code != NOT_TRAINING or self._own_launch(workload) is None:
             return error
         source = self.offers[workload.key].source

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from llmb.contract.metrics import Measured
-from llmb.judge.far_runs import far_runs
+from llmb.judge.far_runs import far_runs, in_words
 from llmb.judge.judge import pools_of, without_session
 from llmb.measure.result import SUCCESS, Identity, Metrics, Result
 
@@ -41,6 +41,14 @@ def test_a_run_is_far_by_deviations_of_its_repeats(
 ) -> None:
     found = far_runs(pools_of(results(values)))
     assert {run.result.identity.run: pytest.approx(run.ratio, rel=0.02) for run in found} == far
+
+
+def test_a_reason_names_the_slowest_first_in_any_order_of_the_runs() -> None:
+    pool = results([2.0, 2.0, 2.0, 1.75, 2.25, 2.5, 2.0, 2.0, 2.0])
+    text = in_words(pool)
+    assert [name in text for name in ("r3", "r4", "r5")] == [True] * 3
+    assert text.index("r5") < text.index("r4") < text.index("r3")
+    assert in_words(pool[::-1]) == text
 
 
 def test_more_is_better_above_one() -> None:

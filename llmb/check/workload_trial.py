@@ -241,7 +241,8 @@ def _hook_faults(
     workload: api.Workload, jobs: Sequence[tuple[api.Job, api.Site]], plugins: Plugins, source: str
 ) -> Iterator[Fault]:
     """Yield errors of the plugin's own hooks, and answers that differ for equal arguments."""
-    plugin, failed = plugins.manager.get_plugin(source), set[str]()
+    plugin = plugins.manager.get_plugin(source)
+    failed: set[str] = set()
     for job, site in jobs:
         calls: dict[str, Callable[[], object]] = {
             "llmb_setup": partial(plugins.setup, workload, site),

@@ -92,8 +92,6 @@ def find_side(context: CliContext, text: str | None, choice: Choice) -> Side:
         runs = [run for run in all_runs if run.job.experiment_name == text]
         runs = choose_runs(runs, (), choice, by_default=(sessions.ALL,)) if runs else []
         name = text
-    if text is not None and session is None and sessions.is_id(text):
-        raise sessions.unknown(text, groups)
     if text is not None and not runs:
         install = context.config.llmb_install
         names = tuple(part.strip() for part in text.split(",") if part.strip())
@@ -101,6 +99,8 @@ def find_side(context: CliContext, text: str | None, choice: Choice) -> Side:
             runs = select_runs(all_runs, names)
         except UsageError:
             if text not in export.baselines(install):
+                if sessions.is_id(text):
+                    raise sessions.unknown(text, groups) from None
                 raise
             baseline = export.read_baseline(install, text)
             chosen = choose(context, baseline.results, choice)

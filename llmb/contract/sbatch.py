@@ -17,6 +17,7 @@ SLURM_OPTIONS = (
     *("account", "partition", "qos", "gres", "gpus_per_node", "reservation"),
     *("nodelist", "exclude", "constraint", "nice", "segment"),
 )
+NODE_OPTIONS = ("nodelist", "exclude")  # lists of nodes by name
 # Those that commands and job lists have as options and keys of their own.
 OWN_OPTIONS = (
     "partition",

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from llmb.contract.record import RunRecord
+from llmb.contract.sbatch import NODE_OPTIONS
 from llmb.contract.schema import ClusterConfig
 from llmb.errors import UsageError
 from llmb.plugins.loaded import Plugins, ResultRow
 from llmb.run import store
 
-NODE_OPTIONS = ("exclude", "nodelist")
 _NAME = re.compile(r"@([\w.-]+)")
 KeptResults = Callable[[Sequence[RunRecord]], Sequence[ResultRow]]
 

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
+from llmb.builtin.slurm.refusals import Refusal
 from llmb.errors import PreflightError, describe
+from llmb.kit.advice import advice
 from llmb.plan.config_layers import with_slurm_args
 
 Site = Any  # the class is in conftest.py
@@ -172,6 +174,12 @@ def test_options_that_leave_too_few_nodes_are_named(site: Site, option: tuple[st
     (fault,) = cluster.preflight([site.launch("", nodes=4)])
     assert "Requested node configuration is not available" in fault.message
     assert str(fault.hint).startswith(f"check --{name} {value}: as many nodes")
+
+
+def test_a_refusal_for_nodes_without_a_list_of_nodes_has_slurms_own_fix() -> None:
+    reason = "Requested node configuration is not available"
+    refusal = Refusal(what="of 4 nodes", reason=reason, partition="gpu")
+    assert refusal.fault.hint == advice("slurm_refused", reason)
 
 
 def test_each_option_that_slurm_refuses_is_reported(site: Site, wording: Wording) -> None:

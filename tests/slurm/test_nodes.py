@@ -144,6 +144,7 @@ def test_without_a_driver_the_cpu_side_works(
     )
     done = site.llmb("nodes", "check", "--nodes", "2", "--quick", "--format", "json")
     assert done.returncode == 0, done.stderr
+    assert "follow them" not in done.stderr  # it does so itself
     nodes = json.loads(done.stdout)["nodes"]
     assert len(nodes) == 2
     for node in nodes:

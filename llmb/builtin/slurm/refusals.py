@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from llmb.builtin.slurm.commands import Client, SilentError, full_queue, refusal
 from llmb.builtin.slurm.sbatch_options import GPU_OPTIONS
+from llmb.contract.sbatch import NODE_OPTIONS
 from llmb.core.values import dataclass
 from llmb.errors import Fault
 from llmb.kit.advice import advice
@@ -18,7 +19,6 @@ _OF_THE_WHOLE = frozenset(
     {*_NOT_TESTED, *_SIZES, *GPU_OPTIONS, "no-requeue", "exclusive", "mem", "gres", "partition"}
 )
 _SHOWN = ("account", "partition", "qos", "gres", "reservation", "constraint", "nodelist", "time")
-_PLACES = ("nodelist", "exclude")
 _NO_NODE = "Requested node configuration is not available"
 
 
@@ -128,7 +128,7 @@ def _parts(client: Client, options: Options, usable: frozenset[str]) -> Iterator
 
 def _placement(options: Options) -> tuple[str, ...]:
     """Return the options that say which nodes a job may use, as users write them."""
-    return tuple(f"--{name} {options[name]}" for name in _PLACES if options.get(name))
+    return tuple(f"--{name} {options[name]}" for name in NODE_OPTIONS if options.get(name))
 
 
 def _refused(client: Client, options: Mapping[str, str | None]) -> str | None:

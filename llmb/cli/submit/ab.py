@@ -10,7 +10,7 @@ from typing import Any
 
 from llmb.cli.submit.options import SubmitOptions
 from llmb.contract.record import PairMember
-from llmb.contract.sbatch import OWN_OPTIONS, long_name
+from llmb.contract.sbatch import NODE_OPTIONS, OWN_OPTIONS, long_name
 from llmb.contract.schema import ClusterConfig
 from llmb.core.node_lists import expand
 from llmb.core.values import dataclass
@@ -19,7 +19,6 @@ from llmb.run.prepare import Prepared
 
 SIDES = ("A", "B")
 _OPTIONS = ("image", "framework", "release")  # that are no key of --set
-_PLACES = ("nodelist", "exclude")  # the two sides are then about the nodes themselves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +122,8 @@ def check_nodes(test: AbTest, items: Sequence[Prepared], config: ClusterConfig) 
 
     Where a scheduler chooses the nodes, they must be named, as many as a job has.
     """
-    if not config.traits.sbatch_options or long_name(test.setting) in _PLACES:
+    # with lists of nodes the two sides are about the nodes themselves
+    if not config.traits.sbatch_options or long_name(test.setting) in NODE_OPTIONS:
         return
     for job_nodes, nodelist in _nodes_of(items):
         names = list(expand(nodelist))

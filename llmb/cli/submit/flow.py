@@ -142,7 +142,7 @@ def _submit(
         results = backlog.refill(backlog.under_way, announce.Announcer(verbose=context.verbose))
     submitted = [result.run for result in results if result.error is None]
     waits = options.wait and not backlog.is_stopped
-    if not (waits or results or backlog.turned_away or options.resume):
+    if not (waits or results or backlog.turned_away):
         backlog.command = shlex.join(["llmb-run", *context.words])  # nothing is there to resume
     announce.sum_up(results, backlog, count, waits=waits)
     if not waits:

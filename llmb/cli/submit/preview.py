@@ -18,6 +18,7 @@ from llmb.contract.gpus import processor
 from llmb.contract.job import Job
 from llmb.contract.launch import Launch
 from llmb.contract.record import Session
+from llmb.contract.sbatch import NODE_OPTIONS
 from llmb.contract.spec import Workload
 from llmb.contract.switches import given_switches
 from llmb.core import console, typed
@@ -30,7 +31,6 @@ from llmb.plan.estimate import JobEstimate, describe, total
 from llmb.plan.framework import image_of
 from llmb.plan.repeats import is_repeat
 from llmb.plan.rules import NSYS, PROFILED
-from llmb.run.named_nodes import NODE_OPTIONS
 from llmb.run.prepare import Prepared, launch_of, preview
 
 _VALUE_WIDTH = 60  # characters of a variable's value in a table; json, csv and md show all

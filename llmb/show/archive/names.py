@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llmb.contract.record import RunRecord
+from llmb.contract.sbatch import NODE_OPTIONS
 from llmb.contract.schema import ClusterConfig
 from llmb.core.node_lists import expand
 from llmb.kit.bashscript import SCHEDULER_ID
@@ -16,7 +17,6 @@ from llmb.run import store
 from llmb.run.store import nodes_of, written_nodes, written_words
 
 _SITE = ("account", "qos", "reservation")
-_HOSTS = ("nodelist", "exclude")
 
 
 def hosts_of(record: RunRecord) -> set[str]:
@@ -25,7 +25,7 @@ def hosts_of(record: RunRecord) -> set[str]:
     hosts |= {name for attempt in record.history for name in expand(attempt.state.nodes)}
     for path in record.directory.rglob(SCHEDULER_ID):
         hosts |= {name for words in written_nodes(path).values() for name in expand(words)}
-    for name in _HOSTS:
+    for name in NODE_OPTIONS:
         hosts |= set(expand(str(record.launch.slurm_args.get(name) or "")))
     return hosts
 

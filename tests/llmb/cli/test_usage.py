@@ -661,6 +661,28 @@ def test_ctrl_c_in_a_command_that_another_one_runs_ends_both(
     assert (done.returncode, done.stderr.strip()) == (130, "interrupted")
 
 
+@pytest.mark.parametrize("shown", [False, True])
+def test_the_output_of_a_called_command_is_returned_or_printed(
+    llmb_here: Command, monkeypatch: pytest.MonkeyPatch, shown: bool
+) -> None:
+    @click.group()
+    def group() -> None: ...
+
+    @group.command
+    def inner() -> None:
+        click.echo("a table")
+
+    @group.command
+    @pass_context
+    def outer(context: CliContext) -> None:
+        answer = context.call(["inner"], shown=shown)
+        click.echo(f"outer has {answer}")
+
+    monkeypatch.setattr(app, "build", lambda plugins: group)
+    lines = llmb_here("outer").stdout.splitlines()
+    assert lines == (["a table", "outer has (0, '')"] if shown else ["outer has (0, 'a table\\n')"])
+
+
 def test_a_bug_keeps_its_traceback(llmb_here: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
         raise RuntimeError("a bug")
@@ -828,6 +850,22 @@ def test_an_option_of_another_command_gets_that_command(
     done = llmb_here(*arguments)
     assert done.returncode == 2
     assert done.stderr.splitlines()[1:] == [f"hint: write: {command}"]
+
+
+@pytest.mark.parametrize(
+    ("words", "is_of_force"),
+    [
+        (("jobs", "retry", "-f"), True),
+        (("jobs", "cancel", "-f"), False),
+        (("submit", "--worklod"), False),
+    ],
+)
+def test_a_short_form_of_force_is_named_where_that_is_an_option(
+    words: tuple[str, ...], is_of_force: bool, llmb_here: Command
+) -> None:
+    done = llmb_here(*words)
+    assert done.returncode == 2
+    assert ("--force lifts checks" in done.stderr) == is_of_force
 
 
 @pytest.mark.parametrize("command", ["results", "submit", "jobs"])

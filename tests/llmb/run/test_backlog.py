@@ -115,6 +115,34 @@ def test_a_list_of_which_nothing_was_submitted_has_nothing_to_resume(
     assert "submitting" in again.stderr
 
 
+def test_a_list_that_waits_for_its_first_place_is_resumed_after_ctrl_c(
+    llmb: Command, jobs: Path, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its session begins while it waits, so that the rest belongs to that."""
+    scheduler.behave(ENDLESS)
+    assert llmb("single", "-w", "fake", "--scale", "16").returncode == 0
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("llmb.cli.progress.wait", interrupted)
+    done = llmb("submit-all", jobs, "--max-in-queue", "1", "--wait")
+    (left,) = [line for line in done.stderr.splitlines() if "Submit the rest: " in line]
+    assert left.endswith("--wait --resume")
+
+
+def test_a_run_that_a_full_queue_turned_away_is_resumed(
+    llmb: Command, jobs: Path, scheduler: Scheduler, runs: Runs
+) -> None:
+    """Nothing was submitted, and the first run is recorded: the session has begun."""
+    scheduler.behave(Behaviour(script={"*": (RUNNING,)}, places=0))
+    done = llmb("submit-all", jobs, "--session", "nightly")
+    (hint,) = [line for line in done.stderr.splitlines() if "submit the rest later" in line]
+    assert hint.endswith("--session nightly --resume")
+    assert runs()
+    assert scheduler.jobs() == []
+
+
 def test_a_full_queue_leaves_the_list_as_it_is(
     llmb: Command,
     jobs: Path,

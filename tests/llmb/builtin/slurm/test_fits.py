@@ -85,6 +85,8 @@ def test_the_fix_for_a_cpu_job_with_too_few_nodes_is_ranks_on_a_node(
     wording("submit-all", describe(PreflightError(faults)))
     (fault,) = faults_of(replace(job, slurm_args={"nodelist": "n[1-6]"}), place, FOUND)
     assert str(fault.hint).startswith("name at most ")  # as in `nodes check --nodelist`
+    none = replace(job, gpu_type="h100", slurm_args={"nodelist": "n1", "gres": "gpu:99"})
+    assert not any("name at most" in str(fault.hint) for fault in faults_of(none, place, FOUND))
 
 
 def test_a_partition_for_cpus_is_not_meant_for_gpus(wording: Callable[..., None]) -> None:

@@ -126,6 +126,15 @@ def test_a_failed_run_is_shown_with_its_cause_and_what_to_do(install: Any, run: 
     assert ("CUDA out of memory" in text, "  hint  " in text) == (True, True)
 
 
+def test_what_the_scheduler_says_comes_before_the_log(install: Any, run: Run) -> None:
+    """A cancelled run may end with an error, which is not why it ended, and needs no fix."""
+    log = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
+    ended = JobState(state=FAILED, reason="node n1 failed", started=100.0, ended=130.0)
+    install.run("bad1", install.job("nemotron4_15b", "bf16", 16), log, ended)
+    shown = json.loads(run("jobs", "show", "bad1", "--format", "json").stdout)
+    assert (shown["reason"], shown["fix"]) == ("node n1 failed", None)
+
+
 def test_the_log_of_a_run_is_the_one_that_results_reads(install: Any, run: Run) -> None:
     made = install.measured("good1", 2.70)
     text = made.log.read_text()

@@ -181,6 +181,11 @@ def test_an_unknown_session_to_compare_with_is_named_as_such(
     done = run("compare", nights[0].id, "2026-11-02b")
     assert done.returncode == 2
     assert "there is no session '2026-11-02b'" in done.stderr
+    # a baseline may have such a name, and a run has not its form
+    assert run("baseline", "accept", "2026-11-02b", "--session", nights[0].id).returncode == 0
+    done = run("compare", nights[1].id, "2026-11-02b", "--format", "json")
+    assert parsed(done)["against"] == "baseline 2026-11-02b"
+    assert "no run is called 'nosuch'" in run("compare", nights[0].id, "nosuch").stderr
 
 
 def test_history_has_all_nights(nights: list[Session], run: Run) -> None:

@@ -1121,3 +1121,15 @@ def test_what_several_workloads_lack_is_one_note(cluster: Cluster, llmb_here: Co
     (note,) = (note for note in notes if ".sqsh" in note)
     command = note.partition("(llmb-install add ")[2]
     assert {*command.split()[:2]} == {"pretrain_nemotron4", "pretrain_llama3.1"}
+
+
+@pytest.mark.parametrize(
+    ("workloads", "selects"), [("nemotron4,nemotronh", True), ("nemotronh_56b", False)]
+)
+def test_options_that_select_jobs_are_named_where_several_are_selected(
+    workloads: str, selects: bool, cluster: Cluster, llmb_here: Command
+) -> None:
+    words = ("submit", "-w", workloads, "--scale", "256", "--set", "gbs=7", "-d")
+    done = llmb_here(*words, "--install", cluster())
+    assert done.returncode != 0
+    assert ("--workloads and --dtype select jobs" in done.stderr) == selects

@@ -321,32 +321,31 @@ def _checkpoints(result: Result) -> list[str]:
 
 def step_notes(result: Result) -> Iterator[str]:
     """Yield anything unusual about the steps of the window."""
-    steps, verdict, headline = result.metrics.statistics, result.verdict, result.metrics.value
-    if steps is None or headline is None:
+    steps, metric = result.metrics.statistics, result.metrics.metric_of_statistics
+    verdict, mean = result.verdict, result.metrics.measured.get(metric)
+    if steps is None or mean is None:
         return
     if steps.outliers:
         verb = "is" if len(steps.outliers) == 1 else "are"
         plural = "s" if len(steps.outliers) > 1 else ""
         iterations = f"iteration{plural} {', '.join(map(str, steps.outliers))}"
-        median = f"{steps.median:.4g} {headline.unit}".strip()
+        median = f"{steps.median:.4g} {mean.unit}".strip()
         share = f"{len(steps.outliers)} of {steps.count}"
-        is_lower_better = result.metrics.headline == STEP_TIME or headline.better == LOWER
-        worst = f"{steps.most if is_lower_better else steps.least:.4g} {headline.unit}".strip()
+        is_lower_better = metric == STEP_TIME or mean.better == LOWER
+        worst = f"{steps.most if is_lower_better else steps.least:.4g} {mean.unit}".strip()
         yield f"{share} {verb} far from the median of {median}: {iterations}; the worst is {worst}"
     if abs(steps.drift) > _WORTH_SAYING:
-        words = (
-            ("slower", "faster") if result.metrics.headline == STEP_TIME else ("worse", "better")
-        )
-        word = words[(steps.drift < 0) == (headline.better == LOWER)]
+        words = ("slower", "faster") if metric == STEP_TIME else ("worse", "better")
+        word = words[(steps.drift < 0) == (mean.better == LOWER)]
         yield f"{100 * abs(steps.drift):.1f} % {word} from the first to the last"
     reference = verdict.reference
     if (
         reference is None
         or verdict.ratio is None
         or steps.median <= 0
-        or reference.metric != result.metrics.headline
+        or reference.metric != metric
     ):
         return
-    by_median = relative(steps.median, reference.value, headline.better)
+    by_median = relative(steps.median, reference.value, mean.better)
     if abs(by_median - verdict.ratio) > _WORTH_SAYING:
         yield f"by their median, the ratio would be {by_median:.4f}"

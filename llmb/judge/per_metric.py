@@ -41,8 +41,7 @@ def only_by(result: Result, metric: str) -> Result:
     measured = {
         name: replace(value, judged=name == metric) for name, value in metrics.measured.items()
     }
-    # the statistics are about the former headline
-    statistics = metrics.statistics if metric == metrics.headline else None
+    statistics = metrics.statistics if metrics.share_statistics(metric) else None
     about = replace(metrics, measured=measured, headline=metric, statistics=statistics)
     return replace(result, metrics=about)
 
@@ -173,14 +172,14 @@ def values_of(repeats: Iterable[Result], metric: str) -> list[float]:
 def relative_steps(repeats: Iterable[Result], metric: str) -> list[float]:
     """Return the deviation of single steps of each run, as a fraction of their mean.
 
-    Outliers are not counted if the run's statistics are about the metric: slow steps are a cause.
+    Outliers are not counted if the run's statistics say which they are: slow steps are a cause.
     """
     deviations = []
     for result in repeats:
-        measured, statistics = result.metrics.measured.get(metric), result.metrics.statistics
-        is_headline = metric == result.metrics.headline
-        if is_headline and statistics is not None and statistics.deviation is not None:
-            deviations.append(statistics.deviation)
+        metrics, measured = result.metrics, result.metrics.measured.get(metric)
+        shared = metrics.statistics if metrics.share_statistics(metric) else None
+        if shared is not None and shared.deviation is not None:
+            deviations.append(shared.deviation)
         elif measured is not None and measured.mean > 0 and measured.std is not None:
             deviations.append(measured.std / measured.mean)
     return deviations

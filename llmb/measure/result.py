@@ -10,6 +10,7 @@ from llmb.contract.metrics import (
     MODEL_TFLOPS_PER_GPU,
     STEP_TIME,
     TOKENS_PER_SECOND_PER_GPU,
+    TRAINING_BY_NAME,
     Measured,
 )
 from llmb.contract.record import PairMember
@@ -75,7 +76,8 @@ class Metrics:
     model_flops: float | None = None  #: operations for one sample
     flops_convention: str | None = None  #: the formula of ``model_flops``
     invalid: tuple[str, ...] = ()  #: why the measurement is invalid
-    statistics: Statistics | None = None  #: of the headline in the window
+    #: Of the headline in the window; of the step times if that follows from them (``mfu``).
+    statistics: Statistics | None = None
     losses: LossCurve | None = None  #: of all steps, None without a loss
     sustained: Sustained | None = None  #: of a long training
 
@@ -89,6 +91,19 @@ class Metrics:
         """True if the headline was measured. For training, a rate of tokens is enough."""
         rate_alone = self.headline == STEP_TIME and TOKENS_PER_SECOND_PER_GPU in self.measured
         return self.headline in self.measured or rate_alone
+
+    @property
+    def metric_of_statistics(self) -> str:
+        """The metric that ``statistics`` are about."""
+        return STEP_TIME if self.headline in TRAINING_BY_NAME else self.headline
+
+    def share_statistics(self, metric: str) -> bool:
+        """Return True if the steps of ``metric`` deviate as those that ``statistics`` are about.
+
+        All that llmb derives for training is a constant divided by the step time.
+        """
+        about = self.metric_of_statistics
+        return metric == about or (about == STEP_TIME and metric in TRAINING_BY_NAME)
 
     def mean(self, name: str) -> float | None:
         return self.measured[name].mean if name in self.measured else None

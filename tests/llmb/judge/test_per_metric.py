@@ -7,18 +7,20 @@ from typing import Any
 
 import pytest
 
-from llmb.contract.metrics import Better, Measured, MetricSpec
+from llmb.contract.metrics import TRAINING_BY_NAME, Better, Measured, MetricSpec
 from llmb.contract.settings import Settings
 from llmb.contract.spec import Workload, read_workload
 from llmb.contract.window import Window
 from llmb.errors import LlmbError
 from llmb.judge.compare import judged_against, to_data, with_measured
+from llmb.judge.explain import step_notes
 from llmb.judge.judge import judge
 from llmb.judge.per_metric import only_by
 from llmb.judge.value import FAIL, INVALID, NO_REFERENCE, PASS, WARN
 from llmb.measure.columns import from_json, report
 from llmb.measure.reader import reader_of
 from llmb.measure.result import SUCCESS, Result
+from llmb.measure.statistics import Statistics
 from llmb.plan.published import Figure
 from llmb.show.results_table import legend
 
@@ -239,6 +241,54 @@ def test_one_metric_alone_may_be_judged() -> None:
     (latency,) = judge([only_by(both, "latency")], FIGURES)
     assert (latency.verdict.word, latency.metrics.headline) == (FAIL, "latency")
     assert list(latency.verdict.metrics) == ["latency"]
+
+
+def trained(run: str, seconds: float, count: int = 40) -> Result:
+    """A training whose single slow step is an outlier: its steps deviate by 9 %, the others by 0.1."""
+    metrics = {"step_time": seconds, "mfu": 1 / seconds, "tokens_per_second": 1e6 / seconds}
+    measured = {
+        name: TRAINING_BY_NAME[name].measured(value, 0.09 * value, 40)
+        for name, value in metrics.items()
+    }
+    steps = Statistics(
+        count=count,
+        median=seconds,
+        p95=seconds,
+        least=seconds,
+        most=1.6 * seconds,
+        interval=None,
+        outliers=(12,),
+        drift=0.0,
+        deviation=0.001,
+    )
+    one = result(run, (TRAINING_BY_NAME["step_time"], seconds))
+    metrics_of = replace(one.metrics, measured=measured, statistics=steps)
+    return replace(one, metrics=metrics_of)
+
+
+def test_what_follows_from_the_step_time_deviates_as_it_does() -> None:
+    """Without its outlier by ``--metric`` too: equal numbers were PASS and INCONCLUSIVE."""
+    (got,) = judged_against([trained("a", 1.01)], [trained("b", 1.0)], "b")
+    assert got.verdict.word == PASS
+    for name in ("mfu", "tokens_per_second"):
+        ours, theirs = (only_by(trained(*run), name) for run in (("a", 1.01), ("b", 1.0)))
+        (alone,) = judged_against([ours], [theirs], "b")
+        assert alone.verdict.ratio_interval == pytest.approx(got.verdict.ratio_interval)
+
+
+def test_one_line_for_all_steps_has_no_verdict_by_any_metric() -> None:
+    figures = [replace(FIGURE, metric=TRAINING_BY_NAME["mfu"], value=1.0)]
+    run = trained("a", 1.0, count=1)
+    (got,) = judge([only_by(run, "mfu")], figures)
+    assert "one line" in (got.verdict.reason or "")
+    (got,) = judge([only_by(trained("a", 1.0), "mfu")], figures)
+    assert got.verdict.word == PASS
+
+
+def test_the_notes_on_steps_are_about_their_times_beside_another_metric() -> None:
+    """The worst of the step times is the longest, not the lowest."""
+    (note,) = step_notes(only_by(trained("a", 1.0), "mfu"))
+    assert note.endswith("far from the median of 1 s: iteration 12; the worst is 1.6 s")
 
 
 def test_a_metric_of_zero_fails_beside_a_figure_unless_lower_is_better() -> None:

@@ -670,19 +670,28 @@ def read_workload(path: str | Path) -> Workload:
     return replace(workload, file=path, **values)
 
 
+_OF_A_SHELL = frozenset(("|", "||", "&&", "&", ";", ">", ">>", "<", "2>", "2>&1", "&>"))
+
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+
+
 def _complete_launch(document: yamlfile.Document, folder: Path) -> None:
     """Write the short forms of ``launch`` in full.
 
-    A program is a command line, and a file is the name of one beside the YAML. Raises InputFaults.
+    A program and its arguments are a command line, and a file is the name of one beside the YAML.
+    Raises InputFaults.
     """
     launch = document.data.get("launch") if isinstance(document.data, dict) else None
     if not isinstance(launch, dict):
         return
     server = launch.get("server")
-    programs = [(launch, "program"), (launch, "after")]
-    for values, name in [*programs, *([(server, "program")] if isinstance(server, dict) else [])]:
-        if isinstance(values.get(name), str):
-            values[name] = {"argv": _words_of(document, values[name], name)}
+    parts = [(launch, ()), *([(server, ("server",))] if isinstance(server, dict) else [])]
+    for values, path in parts:
+        for name in ("program", "after"):
+            if isinstance(values.get(name), str):
+                values[name] = {"argv": _words_of(document, values[name], (*path, name))}
+        if isinstance(values.get("args"), str):
+            values["args"] = _words_of(document, values["args"], (*path, "args"))
     names = launch.get("files")
     names = [names] if isinstance(names, str) else names
     if isinstance(names, list):
@@ -694,12 +703,18 @@ def _complete_launch(document: yamlfile.Document, folder: Path) -> None:
         ]
 
 
-def _words_of(document: yamlfile.Document, line: str, name: str) -> list[str]:
+def _words_of(document: yamlfile.Document, line: str, path: yamlfile.KeyPath) -> list[str]:
     try:
-        return shlex.split(line)
+        words = shlex.split(line)
     except ValueError as error:
         message, hint = f"is no command line: {error}", "close each quote, as in a shell"
-        raise InputFaults([_fault(document, (name,), message, hint, line)]) from None
+        raise InputFaults([_fault(document, path, message, hint, line)]) from None
+    operators = [word for word in _QUOTED.sub("''", line).split() if word in _OF_A_SHELL]
+    if operators:
+        message = f"'{operators[0]}' is for a shell, and none reads this line"
+        hint = "write program: {shell: ...}, or quote it if it is an argument"
+        raise InputFaults([_fault(document, path, message, hint, line)])
+    return words
 
 
 def _text_of(document: yamlfile.Document, file: Path, number: int) -> str:

@@ -440,3 +440,20 @@ def test_every_fault_of_a_file_has_its_line(tmp_path: Path) -> None:
         "gbs": ("batch-invalid", "4M"),
     }
     assert "'mbs'" in (found["mbz"].hint or "")
+
+
+def test_a_program_of_a_pipe_is_refused_and_a_quoted_one_is_an_argument(tmp_path: Path) -> None:
+    path = tmp_path / "workload.yaml"
+    start = "\n".join(FILE.splitlines()[:-1])
+    path.write_text(f"{start}\nlaunch:\n  program: ib_bench | tee out\n", encoding="utf-8")
+    with pytest.raises(InputFaults) as caught:
+        read_workload(path)
+    (fault,) = caught.value.faults
+    assert (fault.place, fault.key) == (f"{path}:11", "launch.program")
+    assert "'|' is for a shell" in fault.message
+    assert "program: {shell: ...}" in (fault.hint or "")
+    path.write_text(f"{start}\nlaunch:\n  program: grep '|' 'a | b'\n", encoding="utf-8")
+    launch = read_workload(path).launch
+    assert launch is not None
+    assert launch.program is not None
+    assert launch.program.argv == ("grep", "|", "a | b")

@@ -137,7 +137,8 @@ def main() -> None:
 
         sys.exit(completion.answer(cli))
     end_in_order()
-    words = console.with_help(sys.argv[1:])
+    console.outlive_reader()
+    words, out = console.with_help(sys.argv[1:]), sys.stdout
     try:
         take_debug(words)
         code = cli.main(
@@ -162,8 +163,9 @@ def main() -> None:
             err=True,
         )
         code = 130
-    except BrokenPipeError:  # nothing reads our output any more
-        code = 0
+    except SystemExit as error:
+        # click replaced it because the reader of its help closed the pipe (`| head`)
+        code = error.code if sys.stdout is out else 0
     except OSError as error:
         if not console.is_of_output(error):
             raise

@@ -250,9 +250,11 @@ def echo(
     try:
         click.echo(shown, nl=nl, err=err, color=True)  # else click removes what FORCE_COLOR adds
     except OSError as error:
-        if error.errno == errno.EPIPE and not err:
-            raise  # the reader closed the pipe: `| head`
-        if not err:
+        if error.errno == errno.EPIPE and not err:  # the reader closed the pipe: `| head`
+            if not _outlives_reader:
+                raise
+            _to_nowhere(sys.stdout)
+        elif not err:
             raise _output_error(error) from error
 
 
@@ -267,12 +269,23 @@ def _decorated(text: str, stream: TextIO, coloured: bool, links: Sequence[Path])
     return colours.link(text, links) if linked else text
 
 
+_outlives_reader = False
+
+
+def outlive_reader() -> None:
+    """Let the command finish its work after the reader of its output has gone: ``| head``."""
+    global _outlives_reader
+    _outlives_reader = True
+
+
 def flush() -> None:
     """Flush standard output. Raises LlmbError, BrokenPipeError."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        raise
+        if not _outlives_reader:
+            raise
+        _to_nowhere(sys.stdout)
     except OSError as error:
         raise _output_error(error) from error
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from llmb.contract.formats import TRAINER_NAME
 from llmb.contract.gpus import CPU
+from llmb.contract.metrics import STEP_TIME
 from llmb.contract.window import parse_window
 from llmb.judge import fabrics, far_runs, reference as refs
 from llmb.judge.deviation import Deviations
@@ -22,6 +23,8 @@ from llmb.judge.value import INCONCLUSIVE, INVALID, NO_REFERENCE
 from llmb.measure.facts import INCOMPLETE, ON_CPU, PROFILED
 from llmb.measure.result import SUCCESS, MetricVerdict, ReferenceValue, Result, Verdict
 from llmb.plan.published import Figure, mfu_as_published
+
+_ENOUGH = 3  # steps of a training, of which the default window omits the first
 
 
 def judge(
@@ -145,7 +148,7 @@ def _compared(result: Result, references: References) -> tuple[Verdict, dict[str
     metrics, configuration = result.metrics, result.identity.configuration
     if result.status != SUCCESS or metrics.value is None:
         return result.verdict, None
-    if (unproven := _of_one_line(result)) is not None:
+    if (unproven := _of_one_line(result) or _of_warm_up(result)) is not None:
         return Verdict(reason=unproven), None
     figures: Sequence[Figure] = ()
     if configuration is None:
@@ -211,6 +214,19 @@ def _of_one_line(result: Result) -> str | None:
     return (
         f"no verdict: one line of the log measures all {value.n} iterations of the window; log more"
         " often, or run more steps"
+    )
+
+
+def _of_warm_up(result: Result) -> str | None:
+    """Return why the figure has no verdict, if a short training has no step behind its first."""
+    metrics = result.metrics
+    if metrics.metric_of_statistics != STEP_TIME or metrics.window is None:
+        return None
+    if metrics.window.first > metrics.first_iteration or (metrics.steps or _ENOUGH) >= _ENOUGH:
+        return None
+    return (
+        "no verdict: the window has the first step of the run, which is a warm-up; run"
+        f" {_ENOUGH} steps or more"
     )
 
 

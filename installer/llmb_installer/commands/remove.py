@@ -99,7 +99,7 @@ def _show(folder: Path, removal: Removal, install_record: record.InstallRecord) 
         users = [
             user for user in install_record.steps[key].workloads if user not in removal.workloads
         ]
-        console.echo(f"  {key}: kept for {', '.join(users or ['submitted jobs'])}")
+        console.echo(f"  {key}: kept for {', '.join(users or ['jobs that may still use it'])}")
     console.echo("  runs and their results are kept")
 
 

@@ -165,7 +165,8 @@ def _row(
     explanation = verdict.reason
     # the ratio is in a column of its own
     is_in_words = verdict.word in _EXPLAINED_BY_REASON or is_by_other_metric(result)
-    if not (compared and is_in_words):
+    # a measured run without a verdict has only its reason
+    if verdict.word is not None and not (compared and is_in_words):
         explanation = "; ".join(cause.text for cause in verdict.causes)
     return {
         **{name: json_value(result, name) for name in _COPIED},

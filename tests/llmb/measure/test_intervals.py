@@ -156,3 +156,24 @@ def test_the_partial_figures_of_a_long_log_take_no_time(tmp_path: Path) -> None:
     got = read(tmp_path, log)
     assert "--window 22000-40000" in (got.reason or "")
     assert time.process_time() - started < 30
+
+
+@pytest.mark.parametrize(
+    ("steps", "window", "is_judged"),
+    [(1, "", False), (2, "", False), (2, "1-1", True), (3, "", True), (3, "0-2", True)],
+)
+def test_a_training_with_no_step_behind_its_first_has_no_verdict(
+    steps: int, window: str, *, is_judged: bool, tmp_path: Path, llmb_here: Command
+) -> None:
+    name = "pretrain_nemotron4_15b_bf16_gpus64_tp2_pp1_cp1_vpNone_mbs2_gbs256"
+    log = tmp_path / f"log-{name}_1.out"
+    lines = [NEMO.format(n, steps - 1, n, 2.7 if n else 21.5) for n in range(steps)]
+    log.write_text("".join(lines) + REACHED.format(steps), encoding="utf-8")
+    words = ["--window", window] if window else []
+    done = llmb_here("parse", log, "--gpu-type", "h100", "--format", "json", *words)
+    (result,) = json.loads(done.stdout)["results"]
+    assert result["status"] == "Success"
+    assert (result["verdict"] is not None) == is_judged
+    assert is_judged or "which is a warm-up" in result["verdict_reason"]
+    shown = llmb_here("parse", log, "--gpu-type", "h100", *words).stdout
+    assert ("run 3 steps or more" in shown) != is_judged

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Explain one result: every term of its figures, its reference, and the verdict. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from llmb.contract.flops import Flops, flops_of
 from llmb.contract.gpus import gpus_in_words
@@ -21,7 +21,7 @@ from llmb.contract.rows import Row
 from llmb.contract.samples import Straggler
 from llmb.core.values import dataclass
 from llmb.judge import correctness, differences, sustained
-from llmb.judge.reference import relative
+from llmb.judge.steps import step_notes
 from llmb.judge.value import FAIL_BELOW, SUSPICIOUS_ABOVE, WARN_BELOW
 from llmb.measure.checkpoints import in_words
 from llmb.measure.facts import LogFacts
@@ -43,7 +43,6 @@ ENERGY_NOTE = (
     " steps"
 )
 WIDTH = 11
-_WORTH_SAYING = 0.01  # a fraction of the step time
 
 
 Line = tuple[str, str]  # a name, empty if it continues the line before, and a text
@@ -317,35 +316,3 @@ def _checkpoints(result: Result) -> list[str]:
         if part is not None and part.folder is not None
     ]
     return [*in_words(checkpoints), *folders, *checkpoints.problems]
-
-
-def step_notes(result: Result) -> Iterator[str]:
-    """Yield anything unusual about the steps of the window."""
-    steps, metric = result.metrics.statistics, result.metrics.metric_of_statistics
-    verdict, mean = result.verdict, result.metrics.measured.get(metric)
-    if steps is None or mean is None:
-        return
-    if steps.outliers:
-        verb = "is" if len(steps.outliers) == 1 else "are"
-        plural = "s" if len(steps.outliers) > 1 else ""
-        iterations = f"iteration{plural} {', '.join(map(str, steps.outliers))}"
-        median = f"{steps.median:.4g} {mean.unit}".strip()
-        share = f"{len(steps.outliers)} of {steps.count}"
-        is_lower_better = metric == STEP_TIME or mean.better == LOWER
-        worst = f"{steps.most if is_lower_better else steps.least:.4g} {mean.unit}".strip()
-        yield f"{share} {verb} far from the median of {median}: {iterations}; the worst is {worst}"
-    if abs(steps.drift) > _WORTH_SAYING:
-        words = ("slower", "faster") if metric == STEP_TIME else ("worse", "better")
-        word = words[(steps.drift < 0) == (mean.better == LOWER)]
-        yield f"{100 * abs(steps.drift):.1f} % {word} from the first to the last"
-    reference = verdict.reference
-    if (
-        reference is None
-        or verdict.ratio is None
-        or steps.median <= 0
-        or reference.metric != metric
-    ):
-        return
-    by_median = relative(steps.median, reference.value, mean.better)
-    if abs(by_median - verdict.ratio) > _WORTH_SAYING:
-        yield f"by their median, the ratio would be {by_median:.4f}"

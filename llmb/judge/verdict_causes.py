@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from llmb.contract.samples import Straggler
 from llmb.judge.judge import pool_key
+from llmb.judge.steps import slow_steps
 from llmb.judge.value import FAIL, INCONCLUSIVE, INVALID, PASS, SUSPICIOUS, WARN
 from llmb.measure import facts, stragglers, uneven
 from llmb.measure.facts import NETWORK, NODE, SOCKET, LogFacts, VerdictCause
@@ -100,7 +101,8 @@ def with_causes(judged: Sequence[Result], further_results: Iterable[Result] = ()
         return list(judged)
     peers = _find_peers([*judged, *further_results])
     causes = {
-        key: tuple(_causes(pool, peers.get(_gpu_type(pool[0])))) for key, pool in pools.items()
+        key: (*_causes(pool, peers.get(_gpu_type(pool[0]))), *_slow_steps(pool))
+        for key, pool in pools.items()
     }
     return [
         _explained(result, causes.get((result.verdict.word, pool_key(result)), ()))
@@ -232,6 +234,12 @@ def _stragglers(pool: Sequence[Result]) -> Iterator[VerdictCause]:
             nodes=() if straggler.host is None else (straggler.host,),
             text=stragglers.in_words(straggler) + _in_runs(runs, pool),
         )
+
+
+def _slow_steps(pool: Sequence[Result]) -> Iterator[VerdictCause]:
+    """Yield the steps that alone make the runs of the ``pool`` slow."""
+    if text := slow_steps(pool):
+        yield VerdictCause(condition=facts.STEPS, value="", usual="", runs=_names(pool), text=text)
 
 
 def _between_runs(

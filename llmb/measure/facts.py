@@ -15,6 +15,7 @@ from llmb.measure.uneven import Uneven, busy_clock, slowing_reasons, uneven_node
 
 NCCL, NETWORK, NODE, WARNING = "NCCL", "network", "node", "warning"
 STRAGGLER = "straggler"
+STEPS = "steps"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

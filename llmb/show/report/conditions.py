@@ -142,6 +142,12 @@ def day(seconds: float, made: datetime) -> str:
     return datetime.fromtimestamp(seconds, made.tzinfo).strftime("%Y-%m-%d %H:%M")
 
 
+def span(report: Report) -> str:
+    """The days on which the runs were submitted."""
+    days = sorted(day(run.created, report.made)[:10] for run in report.runs)
+    return "" if not days else days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
+
+
 def _cluster(report: Report) -> Iterator[tuple[str, str]]:
     yield "cluster", f"{report.cluster_name}, type {report.cluster_type}"
     if report.runs:

@@ -7,8 +7,9 @@ from dataclasses import replace
 from llmb.contract.metrics import TRAINING_BY_NAME
 from llmb.contract.window import measure
 from llmb.core.values import dataclass
-from llmb.judge import correctness, differences, explain
+from llmb.judge import correctness, differences
 from llmb.judge.reference import pool, relative
+from llmb.judge.steps import step_notes
 from llmb.measure.result import ReferenceValue
 from llmb.show.report.conditions import facts_of
 from llmb.show.report.entries import ReportEntry
@@ -128,10 +129,8 @@ def _without(shared: Iterable[Shared], explanation: Explanation) -> Explanation:
 
 def remarkable(entry: ReportEntry) -> list[str]:
     """Return sentences that may explain a value: far steps, drift, repeats that differ."""
-    notes = [(run.id, [*explain.step_notes(run.result)]) for run in entry.runs]
-    sentences = [
-        f"Steps of {id_}: {'; '.join(step_notes)}." for id_, step_notes in notes if step_notes
-    ]
+    notes = [(run.id, [*step_notes(run.result)]) for run in entry.runs]
+    sentences = [f"Steps of {run_id}: {'; '.join(texts)}." for run_id, texts in notes if texts]
     means = [
         run.result.metrics.value.mean for run in entry.runs if run.result.metrics.value is not None
     ]

@@ -17,6 +17,7 @@ from llmb.judge import far_runs
 from llmb.judge.reference import metric_of, pooled
 from llmb.judge.value import FAIL, INCONCLUSIVE, INVALID, SUSPICIOUS, WARN
 from llmb.measure.result import CANCELLED, FAILED, PENDING, RUNNING, UNKNOWN
+from llmb.show.report.conditions import span
 from llmb.show.report.entries import ReportEntry
 from llmb.show.report.explanations import Explanation, remarkable
 from llmb.show.report.value import NEEDS_ATTENTION, ORDER, PUBLISHED, Against, Report, Run, count
@@ -229,7 +230,8 @@ def _cost(entry: ReportEntry) -> str:
 def one_line(report: Report, entries: Sequence[ReportEntry]) -> str:
     """Return the report as a line to paste: what is wrong, the worst configuration, its cause."""
     top = headline(entries, report.against).sentence
-    parts = [f"{report.cluster_name}, {report.made:%Y-%m-%d}: {top}"]
+    days = span(report) or f"{report.made:%Y-%m-%d}"
+    parts = [f"{report.cluster_name}, {days}: {top}"]
     worst = next((entry for entry in entries if entry.word == FAIL and entry.ratio), None)
     if worst is not None and worst.ratio is not None:
         facts = [f"{percent(worst.ratio)} of {report.against.figure}", _cost(worst)]
@@ -313,13 +315,12 @@ def _sentence(entries: Sequence[ReportEntry], counts: Counter[str], against: Aga
     if not entries:
         return "There are no runs yet."
     total = counts.total()
-    compared = sum(entry.ratio is not None for entry in entries)
+    compared = [entry for entry in entries if entry.ratio is not None]
     slow = sum(entry.word == FAIL for entry in entries)
     faults = []
     if slow:
         faults.append(
-            f"{slow} of {count(compared, 'compared configuration')} {_is(slow)} worse than"
-            f" {against.as_}"
+            f"{slow} of {_rows_of(compared, 'compared ')} {_is(slow)} worse than {against.as_}"
         )
     if counts[FAILED]:
         faults.append(f"{counts[FAILED]} of {count(total, 'run')} failed")
@@ -333,11 +334,23 @@ def _sentence(entries: Sequence[ReportEntry], counts: Counter[str], against: Aga
     if any(entry.word in (WARN, INCONCLUSIVE) for entry in entries):
         return (
             f"No configuration is certainly worse than {against.as_};"
-            f" {count(compared, 'configuration')} compared."
+            f" {_rows_of(compared)} compared."
         )
-    if compared == 1:
+    if len(compared) == 1:
         return f"The one compared configuration reaches {against.figures}."
-    return f"All {compared} compared configurations reach {against.figures}."
+    return f"All {_rows_of(compared, 'compared ')} reach {against.figures}."
+
+
+def _rows_of(entries: Sequence[ReportEntry], how: str = "") -> str:
+    """Return ``9 configurations``, or ``12 rows of 9 configurations``: each session has its own.
+
+    ``how`` they are, in front of the noun that is counted.
+    """
+    configurations = [entry.result.identity.configuration for entry in entries]
+    keys = {setting.key if setting is not None else None for setting in configurations}
+    if len(keys) == len(entries):
+        return count(len(entries), f"{how}configuration")
+    return f"{count(len(entries), f'{how}row')} of {count(len(keys), 'configuration')}"
 
 
 def _is(number: int) -> str:

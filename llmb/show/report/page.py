@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from llmb.contract.metrics import heading, shown
 from llmb.core.node_lists import fold
-from llmb.show.report.conditions import conditions_of, day
+from llmb.show.report.conditions import conditions_of, day, span
 from llmb.show.report.entries import ReportEntry, entries_of, families_of
 from llmb.show.report.explanations import explanations
 from llmb.show.report.glance import (
@@ -194,7 +194,7 @@ def values(report: Report) -> dict[str, Any]:
         "runs": first(runs, RUNS),
         "root": _root(report.runs),
         "made": report.made.strftime("%Y-%m-%d %H:%M %Z"),
-        "span": _span(report),
+        "span": span(report),
         "gpu_types": ", ".join(sorted({run.job.gpu_type for run in report.runs})),
         "day": lambda seconds: day(seconds, report.made),
         "count": count,
@@ -218,12 +218,6 @@ def _root(runs: Sequence[Run]) -> str:
     except ValueError:  # one of them is not absolute
         return ""
     return root if root != "/" else ""
-
-
-def _span(report: Report) -> str:
-    """The days on which the runs were submitted."""
-    days = sorted(day(run.created, report.made)[:10] for run in report.runs)
-    return "" if not days else days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
 
 
 def sections_html(report: Report) -> str:

@@ -25,10 +25,11 @@ from llmb.contract.window import Window
 from llmb.core.tables import render
 from llmb.judge.compare import with_measured, with_published
 from llmb.judge.deviation import Estimate, Variance
-from llmb.judge.explain import Subject, explain, step_notes
+from llmb.judge.explain import Subject, explain
 from llmb.judge.export import read_export
 from llmb.judge.judge import judge
 from llmb.judge.scaling import columns, rows_of, scaling_points
+from llmb.judge.steps import step_notes
 from llmb.judge.value import (
     FAIL,
     INCONCLUSIVE,

@@ -13,11 +13,13 @@ from llmb.contract.spec import Workload, read_workload
 from llmb.contract.window import Window
 from llmb.errors import LlmbError
 from llmb.judge.compare import judged_against, to_data, with_measured
-from llmb.judge.explain import step_notes
 from llmb.judge.judge import judge
 from llmb.judge.per_metric import only_by
+from llmb.judge.steps import step_notes
 from llmb.judge.value import FAIL, INVALID, NO_REFERENCE, PASS, WARN
+from llmb.judge.verdict_causes import with_causes
 from llmb.measure.columns import from_json, report
+from llmb.measure.facts import LogFacts
 from llmb.measure.reader import reader_of
 from llmb.measure.result import SUCCESS, Result
 from llmb.measure.statistics import Statistics
@@ -263,7 +265,7 @@ def trained(run: str, seconds: float, count: int = 40) -> Result:
     )
     one = result(run, (TRAINING_BY_NAME["step_time"], seconds))
     metrics_of = replace(one.metrics, measured=measured, statistics=steps)
-    return replace(one, metrics=metrics_of)
+    return replace(one, metrics=metrics_of, log=LogFacts())
 
 
 def test_what_follows_from_the_step_time_deviates_as_it_does() -> None:
@@ -315,3 +317,43 @@ def test_zero_on_either_side_has_no_ratio_to_runs(better: Better) -> None:
     assert [run.verdict.ratio for run in against_one] == [0.5 if better == "lower" else 2.0, None]
     against_none = judged_against(runs, [result("r", (errors, 0.0))], "nightly")
     assert [run.verdict.ratio for run in against_none] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("mean", "median", "outliers", "is_cause"),
+    [
+        (1.20, 1.01, (12,), True),
+        (1.20, 1.01, (), False),  # slow throughout
+        (1.20, 1.19, (12,), False),  # slow by the median as well
+        (1.00, 1.00, (12,), False),  # not slow
+    ],
+)
+def test_few_slow_steps_are_the_cause_if_the_others_are_not_slow(
+    mean: float, median: float, outliers: tuple[int, ...], *, is_cause: bool
+) -> None:
+    """A checkpoint of another job on the file system took 19 seconds of one step."""
+    run = trained("a", mean)
+    assert run.metrics.statistics is not None
+    steps = replace(run.metrics.statistics, median=median, outliers=outliers, most=19.0)
+    run = replace(run, metrics=replace(run.metrics, statistics=steps))
+    published = [replace(FIGURE, metric=TRAINING_BY_NAME["step_time"], value=1.0)]
+    (got,) = with_causes(judge([run], published))
+    causes = [cause for cause in got.verdict.causes if cause.condition == "steps"]
+    assert bool(causes) == is_cause
+    if is_cause:
+        assert (got.verdict.reason or "").startswith(
+            "1 of 40 steps is far from the median of 1.01 s: iteration 12; the worst is 19 s (by the"
+            " median, the ratio would be 0.990); "
+        )
+    two = [run, replace(run, identity=replace(run.identity, run="b"))]
+    (first, _) = with_causes(judge(two, published))
+    assert ("1 of 40 steps of run a is far" in (first.verdict.reason or "")) == is_cause
+
+
+def test_steps_are_no_cause_of_a_verdict_by_another_metric() -> None:
+    figures = [replace(FIGURE, metric=BUSBW, value=1.0)]
+    run = trained("a", 1.2)
+    measured = {"busbw": BUSBW.measured(0.8, None, 1), **run.metrics.measured}
+    run = replace(run, metrics=replace(run.metrics, measured=measured))
+    (got,) = with_causes(judge([run], figures))
+    assert (got.verdict.word, got.verdict.causes) == (FAIL, ())

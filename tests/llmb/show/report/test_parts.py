@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, Protocol
 
 import pytest
@@ -16,6 +17,7 @@ from llmb.contract.record import RunRecord
 from llmb.core.node_lists import fold
 from llmb.judge.explain import Subject, explain
 from llmb.judge.value import BAD
+from llmb.measure.result import Verdict
 from llmb.show.report.conditions import conditions_of, shown_variables
 from llmb.show.report.entries import ReportEntry, entries_of, families_of
 from llmb.show.report.explanations import explanations
@@ -23,7 +25,7 @@ from llmb.show.report.glance import GlanceItem, PageValues, glance, headline, on
 from llmb.show.report.markdown import to_markdown
 from llmb.show.report.page import to_html
 from llmb.show.report.svg.scaling import scaling_picture
-from llmb.show.report.value import MEANINGS, ORDER, Report
+from llmb.show.report.value import MEANINGS, ORDER, Report, Run
 
 Wording = Callable[..., None]
 
@@ -48,6 +50,9 @@ def entries(gather: Gather, night: Night) -> list[ReportEntry]:
 def items_of(report: Report, explained: int = 0) -> list[GlanceItem]:
     found = entries_of(report.runs)
     return glance(report, found, found[:explained], PageValues.of(found, report.runs))
+
+
+PASSES = Verdict(word="PASS", ratio=1.0, pooled_ratio=1.0, repeats=1)
 
 
 def shown(report: Report) -> str:
@@ -395,6 +400,34 @@ def test_a_slow_configuration_has_its_cost_and_its_nodes(
     for part in ("aurora", "1 of 2 compared", slow.title, line.value, line.cost, "1395 MHz"):
         assert part in text
     assert text in to_markdown(report)
+
+
+def of_another_session(run: Run, session: str, days: int) -> Run:
+    """Return the run as of a session so many days later."""
+    identity = replace(run.result.identity, session=session)
+    created = run.created + days * 86400
+    return replace(run, created=created, result=replace(run.result, identity=identity))
+
+
+def test_rows_of_several_sessions_are_no_further_configurations(
+    empty_night: Night, gather: Gather
+) -> None:
+    """A night is a row of its own; the line to paste has the days of the runs, not of today."""
+    empty_night.measured(3.4, "nemotron4_15b", "bf16", 16)
+    report = gather(empty_night)
+    (run,) = report.runs
+    both = replace(report, runs=(run, of_another_session(run, "later", 40)))
+    assert shown(both) == "2 of 2 compared rows of 1 configuration are worse than published."
+    first, last = (
+        datetime.fromtimestamp(one.created, report.made.tzinfo).date() for one in both.runs
+    )
+    line = one_line(both, entries_of(both.runs))
+    assert f", {first} to {last}: 2 of 2" in line
+    assert f", {first}: 1 of 1" in one_line(report, entries_of(report.runs))
+    empty = replace(report, runs=())
+    assert f", {report.made:%Y-%m-%d}: There are no runs" in one_line(empty, [])
+    fast = [replace(one, result=replace(one.result, verdict=PASSES)) for one in both.runs]
+    assert shown(replace(report, runs=tuple(fast))).startswith("All 2 compared rows of 1 conf")
 
 
 def test_points_of_the_scaling_chart_that_do_not_pass_are_marked(

@@ -162,6 +162,21 @@ def _unpacked(path: Path) -> BinaryIO | None:
     return stream  # type: ignore[return-value] # no BinaryIO for typeshed
 
 
+def is_cut_off(path: Path) -> bool:
+    """Return True if a log in gzip ends too early or is damaged. Raises OSError."""
+    with open_log(path) as stream:
+        if not is_packed(stream):
+            return False
+        try:
+            while stream.read(CHUNK):
+                pass
+        except (EOFError, zlib.error, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            return True
+    return False
+
+
 def is_packed(stream: BinaryIO) -> bool:
     """Return True if ``open_log`` decompresses this log.
 

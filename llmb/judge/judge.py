@@ -148,7 +148,7 @@ def _compared(result: Result, references: References) -> tuple[Verdict, dict[str
     metrics, configuration = result.metrics, result.identity.configuration
     if result.status != SUCCESS or metrics.value is None:
         return result.verdict, None
-    if (unproven := _of_one_line(result) or _of_warm_up(result)) is not None:
+    if (unproven := _of_one_line(result)) is not None:
         return Verdict(reason=unproven), None
     figures: Sequence[Figure] = ()
     if configuration is None:
@@ -169,6 +169,8 @@ def _compared(result: Result, references: References) -> tuple[Verdict, dict[str
             return result.verdict, {}
         word = INVALID if invalid else NO_REFERENCE
         return Verdict(word=word, reason=invalid or missing), None
+    if (unproven := _of_warm_up(result)) is not None:
+        return Verdict(reason=unproven), None
     first, time = figures[0], metrics.step_time
     targets = {figure.metric.name: _target(figure) for figure in figures}
     is_on_cpu = result.log is not None and result.log.device is not None

@@ -16,6 +16,7 @@ from llmb.contract.samples import Node, Samples
 from llmb.contract.settings import Settings
 from llmb.contract.state import JobState
 from llmb.contract.window import Window, covered, default_window
+from llmb.core.scan import is_cut_off
 from llmb.errors import LlmbError
 from llmb.measure import (
     facts,
@@ -237,13 +238,18 @@ def with_times(samples: Samples, settings: Settings) -> Samples:
 def read_samples(path: Path, spec: ParseSpec) -> tuple[Samples, str]:
     """Return the samples of a log and, if it cannot be read, the reason. Raises PatternError."""
     try:
-        return read_log(path, spec), ""
+        samples = read_log(path, spec)
+        if not samples.is_complete and spec.samples is None and is_cut_off(path):
+            return samples, f"{path} is cut off or damaged: gzip -t fails; compress it again"
+        return samples, ""
     except PatternError:
         raise
     except UnitMismatchError as error:
         return Samples(), f"{error.message}; {error.hint}"
     except LlmbError as error:
         return Samples(), error.message
+    except OSError as error:
+        return Samples(), f"{path} cannot be read: {error.strerror or error}"
 
 
 def result_of_run(

@@ -4,6 +4,7 @@
 The lines are those of training_log of Megatron-LM and Megatron-Bridge, and of NeMo 2's loggers.
 """
 
+import gzip
 import json
 import subprocess
 import time
@@ -47,9 +48,9 @@ def bridge(steps: int, interval: int) -> str:
     )
 
 
-def read(folder: Path, log: str, window: Window | None = None) -> Result:
+def read(folder: Path, log: str | bytes, window: Window | None = None) -> Result:
     path = folder / "log-x.out"
-    path.write_text(log, encoding="utf-8")
+    path.write_bytes(log.encode() if isinstance(log, str) else log)
     (result,) = judge([result_of_log(path, LogReader(), window)], [])
     return result
 
@@ -177,3 +178,17 @@ def test_a_training_with_no_step_behind_its_first_has_no_verdict(
     assert is_judged or "which is a warm-up" in result["verdict_reason"]
     shown = llmb_here("parse", log, "--gpu-type", "h100", *words).stdout
     assert ("run 3 steps or more" in shown) != is_judged
+
+
+def test_a_log_in_gzip_that_is_cut_off_is_unknown_not_a_run_that_stopped(tmp_path: Path) -> None:
+    lines = "".join(NEMO.format(n, 49, n, 2.7 + n / 1000) for n in range(50))
+    whole = gzip.compress(lines.encode())
+    assert read(tmp_path, whole).status == "Success"
+    got = read(tmp_path, whole[:-60])
+    assert (got.status, got.verdict.word) == ("Unknown", None)
+    assert "is cut off or damaged: gzip -t fails" in (got.reason or "")
+    stopped = read(tmp_path, gzip.compress(lines[: len(lines) // 2].encode()))
+    assert (stopped.status, stopped.reason) != ("Unknown", got.reason)
+    assert "stopped at iteration 24 of 49" in (stopped.reason or "")
+    # its last line is there, so that nothing is missing
+    assert read(tmp_path, whole[:-8]).status == "Success"

@@ -169,7 +169,7 @@ def _compared(result: Result, references: References) -> tuple[Verdict, dict[str
             return result.verdict, {}
         word = INVALID if invalid else NO_REFERENCE
         return Verdict(word=word, reason=invalid or missing), None
-    if (unproven := _of_warm_up(result)) is not None:
+    if invalid is None and (unproven := _of_warm_up(result)) is not None:
         return Verdict(reason=unproven), None
     first, time = figures[0], metrics.step_time
     targets = {figure.metric.name: _target(figure) for figure in figures}

@@ -169,15 +169,20 @@ def test_a_training_with_no_step_behind_its_first_has_no_verdict(
     name = "pretrain_nemotron4_15b_bf16_gpus64_tp2_pp1_cp1_vpNone_mbs2_gbs256"
     log = tmp_path / f"log-{name}_1.out"
     lines = [NEMO.format(n, steps - 1, n, 2.7 if n else 21.5) for n in range(steps)]
-    log.write_text("".join(lines) + REACHED.format(steps), encoding="utf-8")
+    text = "".join(lines).replace("size: 128", "size: 256") + REACHED.format(steps)
+    log.write_text(text, encoding="utf-8")
     words = ["--window", window] if window else []
     done = llmb_here("parse", log, "--gpu-type", "h100", "--format", "json", *words)
     (result,) = json.loads(done.stdout)["results"]
     assert result["status"] == "Success"
+    assert result["verdict"] != "NO_REFERENCE"
     assert (result["verdict"] is not None) == is_judged
     assert is_judged or "which is a warm-up" in result["verdict_reason"]
     shown = llmb_here("parse", log, "--gpu-type", "h100", *words).stdout
     assert ("run 3 steps or more" in shown) != is_judged
+    if steps == 1:
+        log.write_text(text.replace("loss: 11.96", "loss: nan"), encoding="utf-8")
+        assert "INVALID" in llmb_here("parse", log, "--gpu-type", "h100").stdout
 
 
 def test_a_log_in_gzip_that_is_cut_off_is_unknown_not_a_run_that_stopped(tmp_path: Path) -> None:

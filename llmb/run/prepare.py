@@ -321,24 +321,24 @@ def faults_seen(
 ) -> Iterable[Fault]:
     """Return the faults of these launches that this machine sees, without their secrets.
 
-    Launches that need the same are judged once. A cluster with a method ``faults_here(launches)``
-    answers for itself. It must not ask its scheduler.
+    Of launches that need the same, the largest is judged. A cluster with a method
+    ``faults_here(launches)`` answers for itself. It must not ask its scheduler.
     """
     kinds: dict[object, Launch] = {}
     for launch in launches:
         image = (launch.image, launch.mounts, launch.container_writable, launch.start)
-        kinds.setdefault(
-            (
-                launch.workload,
-                launch.programs,
-                launch.venv,
-                launch.packages,
-                launch.inputs,
-                launch.gpu_memory_gb,
-                image,
-            ),
-            launch,
+        kind = (
+            launch.workload,
+            launch.programs,
+            launch.venv,
+            launch.packages,
+            launch.inputs,
+            launch.gpu_memory_gb,
+            image,
         )
+        other = kinds.setdefault(kind, launch)
+        if (launch.nodes, launch.ranks_per_node) > (other.nodes, other.ranks_per_node):
+            kinds[kind] = launch
     ask = getattr(cluster, "faults_here", None)
     if ask is None:
         return dict.fromkeys(

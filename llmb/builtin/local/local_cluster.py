@@ -64,15 +64,19 @@ class LocalCluster:
 
     def preflight(self, launches: Sequence[Launch]) -> list[Fault]:
         """Every fault that prevents these launches, empty when there is none."""
-        faults = [
-            fault
-            for launch in launches
-            for fault in faults_of_launch(launch, self.config, self.found)
-        ]
+        faults = self.faults_here(launches)
         faults += checks.faults_of_secrets(launches, self.environ)
         return list(
             dict.fromkeys([*faults, *checks.faults_of_folders(self.config, self.digest, launches)])
         )
+
+    def faults_here(self, launches: Sequence[Launch]) -> list[Fault]:
+        """The faults that a dry run can see: too few GPUs, and missing files and programs."""
+        return [
+            fault
+            for launch in launches
+            for fault in faults_of_launch(launch, self.config, self.found)
+        ]
 
     def render(self, launch: Launch, stamp: Stamp) -> str:
         """The script that the runner executes for ``launch``. Pure."""
@@ -254,10 +258,14 @@ def faults_of_launch(launch: Launch, config: ClusterConfig, hardware: Hardware) 
     elif hardware.gpus is not None and launch.ranks_per_node > hardware.gpus:
         yield Fault(
             message=(
-                f"{launch.name} needs {launch.ranks_per_node} GPUs, and this machine has"
-                f" {hardware.gpus}"
+                f"{launch.name} needs {launch.ranks_per_node}"
+                f" GPU{'s' * (launch.ranks_per_node > 1)}, and this machine has {hardware.gpus}"
             ),
-            hint="choose a smaller scale; nvidia-smi -L lists the GPUs",
+            hint=(
+                "choose a smaller scale; nvidia-smi -L lists the GPUs"
+                if hardware.gpus
+                else "submit on a machine whose GPUs nvidia-smi -L lists"
+            ),
             code="too-few-gpus",
             value=hardware.gpus,
         )

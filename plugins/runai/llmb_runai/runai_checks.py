@@ -27,16 +27,23 @@ def check(
     launches: Sequence[Launch], config: ClusterConfig, runai: RunaiConfig, programs: Path
 ) -> list[Fault]:
     """Every fault of these launches and of the configuration, without calling the API."""
+    faults = faults_here(launches, config, runai, programs)
+    faults += faults_of_secrets(launches, config, runai)
+    faults += api.launch_faults(launches, config, None, programs)
+    return list(dict.fromkeys(faults))
+
+
+def faults_here(
+    launches: Sequence[Launch], config: ClusterConfig, runai: RunaiConfig, programs: Path
+) -> list[Fault]:
+    """The faults that a dry run can see: of the requests, the images, the volume and its mounts."""
     # Repeats of a job follow one another and have the same faults.
     faults = [
         fault
         for launch, _ in itertools.groupby(launches)
         for fault in _own_faults(launch, config, runai, programs)
     ]
-    faults += faults_of_secrets(launches, config, runai)
-    faults += _volume_faults(config, runai)
-    faults += api.launch_faults(launches, config, None, programs)
-    return list(dict.fromkeys(faults))
+    return list(dict.fromkeys([*faults, *_volume_faults(config, runai)]))
 
 
 def _own_faults(
@@ -131,7 +138,6 @@ def _volume_faults(config: ClusterConfig, runai: RunaiConfig) -> Iterator[Fault]
     if not mount.is_dir():
         message = f"the volume {runai.pvc.name} is not mounted here: {mount} does not exist"
         yield Fault(message=message, hint=_VOLUME, code="volume-not-mounted", value=str(mount))
-        return
     folders = {
         "the install folder": config.llmb_install,
         "experiments_root": config.runs_root,

@@ -72,6 +72,14 @@ class RunaiCluster:
             faults.append(as_fault(error))
         return list(dict.fromkeys(faults))
 
+    def faults_here(self, launches: Sequence[Launch]) -> list[Fault]:
+        """The faults that a dry run can see. Calls no API."""
+        try:
+            runai = request.section(self.config)
+        except LlmbError as error:
+            return [as_fault(error)]
+        return runai_checks.faults_here(launches, self.config, runai, self.programs)
+
     def faults_of_secrets(self, launches: Sequence[Launch]) -> list[Fault]:
         """The secrets that these launches lack: pods get them from Kubernetes, not from this
         shell.

@@ -122,6 +122,7 @@ def test_a_right_cluster_is_passed_through(run: RunRecord, tmp_path: Path) -> No
         Moon(preflight=[Fault(message="full")], faults_here=[Fault(message="far")]), tmp_path
     )
     assert faults_seen([LAUNCH], cluster, CONFIG) == [Fault(message="far")]
+
     assert cluster.pace == Pace()
     assert cluster.identity() == "the moon"
     assert cluster.preflight([LAUNCH]) == [Fault(message="full")]
@@ -129,6 +130,19 @@ def test_a_right_cluster_is_passed_through(run: RunRecord, tmp_path: Path) -> No
     assert (cluster.submit(run), cluster.find([run])) == ("7", {run.id: "7"})
     assert cluster.poll([run])[run.id].state == RUNNING
     cluster.cancel([run])
+
+
+def test_of_launches_that_need_the_same_the_largest_is_judged() -> None:
+    class Asked(Moon):
+        def faults_here(self, launches: Any) -> Any:
+            return [Fault(message=f"{one.nodes} {one.ranks_per_node}") for one in launches]
+
+    cluster: Any = Asked()
+    sizes = ((1, 4), (2, 1), (1, 8))
+    launches = [replace(LAUNCH, nodes=nodes, ranks_per_node=ranks) for nodes, ranks in sizes]
+    launches.append(replace(LAUNCH, venv="/other"))
+    found = faults_seen(launches, cluster, CONFIG)
+    assert [fault.message for fault in found] == ["2 1", f"{LAUNCH.nodes} {LAUNCH.ranks_per_node}"]
 
 
 @pytest.mark.parametrize("method", CALLS)

@@ -137,6 +137,7 @@ def test_preflight_finds_nothing_wrong(machine: Machine) -> None:
         ({"ranks": 2}, {"gpus": 1}, "too-few-gpus", 1),
         ({"venv": None}, {}, "venv-not-set", None),
         ({"venv": "/nowhere"}, {}, "venv-missing", "/nowhere"),
+        ({"ranks": 1}, {"gpus": 0}, "too-few-gpus", 0),
     ],
 )
 def test_preflight_names_cause_and_fix(
@@ -150,6 +151,7 @@ def test_preflight_names_cause_and_fix(
     cluster = machine.cluster(found=Hardware(**{"cpus": 2, "gpus": None, **found}))
     faults = cluster.preflight([machine.launch("", **launch)] * 2)
     assert [(fault.code, fault.value) for fault in faults] == [(code, value)]
+    assert set(cluster.faults_here([machine.launch("", **launch)])) == set(faults)
     wording("submit-all", describe(PreflightError(faults)))
 
 

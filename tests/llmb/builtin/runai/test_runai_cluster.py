@@ -242,8 +242,22 @@ def test_a_volume_that_is_not_mounted_here(
     paper: ControlPlane, site_at: Callable[..., Site]
 ) -> None:
     pvc = {"name": "work", "path": "/workspace", "claim": "c", "local": "/no/such/folder"}
-    codes = {fault.code: fault.value for fault in faults(site_at(paper, runai={"pvc": pvc}))}
-    assert codes["volume-not-mounted"] == "/no/such/folder"
+    site = site_at(paper, runai={"pvc": pvc})
+    found = {fault.code: fault.value for fault in faults(site)}
+    assert found["volume-not-mounted"] == "/no/such/folder"
+    assert found["folder-not-on-volume"] == str(site.cluster().config.llmb_install)
+
+
+def test_a_dry_run_sees_what_no_api_need_be_asked_for(
+    paper: ControlPlane, site_at: Callable[..., Site]
+) -> None:
+    site = site_at(paper, runai={"project": "mine"})
+    asked = len(paper.requests)
+    launch = site.launch(image=None, secrets=("HF_TOKEN",), mounts=("/data:/data",))
+    seen = site.cluster().faults_here([launch])
+    assert [fault.code for fault in seen] == ["image-not-set", "mount-not-on-volume"]
+    assert len(paper.requests) == asked
+    assert {fault.code for fault in faults(site, launch)} > {fault.code for fault in seen}
 
 
 def test_an_image_is_no_file(paper_site: Site) -> None:

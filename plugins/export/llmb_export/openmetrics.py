@@ -8,8 +8,9 @@ time stamps. So every metric is a gauge without one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean, harmonic_mean
 from typing import Any
 
 from llmb_export.results import VERDICTS, Results, Row, ratio_of
@@ -39,21 +40,34 @@ _UNITS: Mapping[str, tuple[str, float]] = {
     "c": ("celsius", 1.0),
 }
 _RESERVED = ("ratio", "verdict", "runs", "run_timestamp", "node")
+#: Rates at a step time. Of repeats they are those at the mean step time, as in llmb's own results:
+#: a mean of rates would give fast runs too much weight.
+_RATES = ("tokens_per_second", "tokens_per_second_per_gpu", "model_tflops_per_gpu", "mfu")
 _SHARE = "throttle"  # a mapping from reasons to shares
 
 
 @dataclass(slots=True)
 class _Family:
-    """The samples of one metric, by labels. Those of repeats are averaged."""
+    """The samples of one metric, by labels, with one for each repeat."""
 
     help: str
     unit: str = ""
+    is_rate: bool = False
     samples: dict[Labels, list[float]] = field(default_factory=dict)
 
 
 class _Families(dict[str, _Family]):
-    def add(self, name: str, text: str, labels: Labels, value: float, unit: str = "") -> None:
-        family = self.setdefault(name, _Family(help=text, unit=unit))
+    def add(
+        self,
+        name: str,
+        text: str,
+        labels: Labels,
+        value: float,
+        unit: str = "",
+        *,
+        is_rate: bool = False,
+    ) -> None:
+        family = self.setdefault(name, _Family(help=text, unit=unit, is_rate=is_rate))
         family.samples.setdefault(labels, []).append(value)
 
 
@@ -104,7 +118,8 @@ def _add_measured(families: _Families, row: Row, labels: Labels) -> None:
     for name, measured in row["metrics"].items():
         stem = f"metric_{name}" if name in _RESERVED else name
         text = f"Mean of {name} over the measured window, in a run."
-        _add(families, stem, measured["unit"], text, labels, measured["mean"])
+        is_rate = name in _RATES
+        _add(families, stem, measured["unit"], text, labels, measured["mean"], is_rate=is_rate)
 
 
 def _add_nodes(families: _Families, row: Row, labels: Labels) -> None:
@@ -137,13 +152,20 @@ def _numbers(values: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], float
 
 
 def _add(
-    families: _Families, stem: str, unit: str, text: str, labels: Labels, value: float
+    families: _Families,
+    stem: str,
+    unit: str,
+    text: str,
+    labels: Labels,
+    value: float,
+    *,
+    is_rate: bool = False,
 ) -> None:
     suffix, factor = _UNITS.get(unit, (_word(unit.replace("/", "_per_")), 1.0))
     name = f"llmb_{_word(stem)}"
     if suffix and not name.endswith(f"_{suffix}") and suffix.split("_")[0] not in name.split("_"):
         name = f"{name}_{suffix}"
-    families.add(name, text, labels, value * factor, suffix)
+    families.add(name, text, labels, value * factor, suffix, is_rate=is_rate)
 
 
 def _word(text: str) -> str:
@@ -157,18 +179,18 @@ def _lines(name: str, family: _Family) -> Iterator[str]:
         yield f"# UNIT {name} {family.unit}"
     for labels, values in family.samples.items():
         pairs = ",".join(f'{key}="{_escaped(value)}"' for key, value in labels)
-        yield f"{name}{{{pairs}}} {_reduced(name, values)!r}"
+        yield f"{name}{{{pairs}}} {_reduced(name, family, values)!r}"
 
 
-def _reduced(name: str, values: Sequence[float]) -> float:
+def _reduced(name: str, family: _Family, values: Sequence[float]) -> float:
+    """Return the value of all repeats."""
     if name == "llmb_runs":
         return sum(values)
-    return max(values) if name == "llmb_run_timestamp_seconds" else _mean(values)
-
-
-def _mean(values: Iterable[float]) -> float:
-    numbers = list(values)
-    return sum(numbers) / len(numbers)
+    if name == "llmb_run_timestamp_seconds":
+        return max(values)
+    if family.is_rate and min(values) > 0:
+        return harmonic_mean(values)
+    return fmean(values)
 
 
 def _escaped(text: str) -> str:

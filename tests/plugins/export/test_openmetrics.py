@@ -78,6 +78,26 @@ def test_repeats_are_one_series(make_row: Callable[..., Any]) -> None:
     assert value(samples, "llmb_run_timestamp_seconds", experiment="e") == 30
 
 
+def test_rates_of_repeats_are_those_at_their_mean_step_time(make_row: Callable[..., Any]) -> None:
+    """2 s and 8 s for 800 tokens: 1,600 tokens in 10 s, as the report has it, not (400 + 100) / 2."""
+
+    def row(run: str, seconds: float) -> Any:
+        means = {
+            "step_time": (seconds, "s"),
+            "tokens_per_second": (800 / seconds, "tokens/s"),
+            "mfu": (0.8 / seconds, "fraction"),
+            "busbw": (80 / seconds, "GB/s"),
+        }
+        metrics = {name: {"mean": mean, "unit": unit} for name, (mean, unit) in means.items()}
+        return make_row("e", run=run, metrics=metrics)
+
+    samples = parsed(render(Results(data={"results": [row("a", 2.0), row("b", 8.0)]})))
+    assert value(samples, "llmb_step_time_seconds", experiment="e") == 5.0
+    assert value(samples, "llmb_tokens_per_second", experiment="e") == pytest.approx(160.0)
+    assert value(samples, "llmb_mfu_ratio", experiment="e") == pytest.approx(0.16)
+    assert value(samples, "llmb_busbw_bytes_per_second", experiment="e") == pytest.approx(25e9)
+
+
 def test_a_declared_metric_never_takes_the_name_of_another(make_row: Callable[..., Any]) -> None:
     metrics = {name: {"mean": 7.0, "unit": ""} for name in ("ratio", "runs", "verdict")}
     samples = parsed(render(Results(data={"results": [make_row("e", metrics=metrics)]})))

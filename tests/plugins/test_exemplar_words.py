@@ -6,11 +6,17 @@ our words.
 import shlex
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from llmb.builtin.plugins import builtin_plugins
+from llmb.core import yamlfile
+from llmb.plugins.loader import load_plugins
 from llmb_exemplar import words
 from llmb_installer import cli as installer
+from llmb_installer.answers.layers import override_by_settings
+from llmb_installer.answers.read import read_answers
 
 Wording = Callable[..., None]
 
@@ -130,3 +136,53 @@ def test_the_installer_answers_too(
         installer.main()
     assert ended.value.code == 2
     wording("llmb-install", capsys.readouterr().err)
+
+
+PLAYFILE = """\
+venv_type: uv
+install_path: /lustre/user/llmb
+slurm_info:
+  slurm:
+    account: myaccount
+    gpu_partition: gpu
+    cpu_partition: cpu
+    gpu_partition_gres: 8
+    cpu_partition_gres: null
+    node_architecture: x86_64
+gpu_type: h100
+install_method: slurm
+selected_workloads: [nemotron, llama3.1]
+env_vars: {HF_TOKEN: hf_abc, NCCL_DEBUG: WARN}
+"""
+
+
+def test_recorded_answers_become_options_that_the_installer_reads(tmp_path: Path) -> None:
+    """The keys are those of the headless installation of releases since 25.05."""
+    file = tmp_path / "prod config.yaml"
+    file.write_text(PLAYFILE)
+    hint = words.hint_for("llmb-install", "--play", ["--play", str(file)]) or ""
+    line, _, _ = hint.removeprefix("write: ").partition("  (")
+    program, *options = shlex.split(line)
+    assert (program, options[-1]) == ("llmb-install", "--yes")
+    assert set(options[:-1:2]) == {"--set"}
+    document = override_by_settings(yamlfile.parse("{}", name="answers"), options[1:-1:2])
+    read = read_answers(document, workloads=load_plugins(builtin_plugins()).workloads())
+    assert (read.cluster_type, str(read.install)) == ("slurm", "/lustre/user/llmb")
+    assert (read.gpu_type, read.venv_type, read.node_architecture) == ("h100", "uv", "x86_64")
+    assert read.slurm is not None
+    assert read.slurm.account == "myaccount"
+    assert read.slurm.gpu.given == {"partition": "gpu", "gres": 8}
+    assert read.slurm.cpu.given == {"partition": "cpu"}
+    assert read.method == "srun"
+    assert read.workloads == ("pretrain_nemotron4", "pretrain_llama3.1")
+    assert read.environment == {"NCCL_DEBUG": "WARN"}
+    assert "hf_abc" not in hint
+
+
+@pytest.mark.parametrize("text", [None, "- a list\n", "gpu: [\n", "words: 3\n", ""])
+def test_a_file_without_such_answers_is_named_as_ours(text: str | None, tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    if text is not None:
+        file.write_text(text)
+    hint = words.hint_for("llmb-install", "--play", ["--play", str(file)]) or ""
+    assert hint.startswith(f"write: llmb-install --config {file} --yes")

@@ -11,6 +11,8 @@ from typing import Any
 
 import yaml
 
+from llmb_exemplar.playfile import options_of
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replacement:
@@ -24,6 +26,7 @@ class Replacement:
     names: Mapping[str, str] = field(default_factory=dict)
     argument: str = "{}"
     more: str = ""
+    reads: bool = False
 
     def value_here(self, value: str) -> str:
         """Return an option's value in our words: ``--micro_batch_size=2`` is ``mbs=2``."""
@@ -157,5 +160,8 @@ def _translated(
         if row.value and not equals:
             value = remaining.pop(0) if remaining else "VALUE"
         notes[row.note] = None
-        if not (row.omit and value == row.omit):
+        answers = options_of(Path(value).expanduser()) if row.reads else []
+        if answers:
+            yield from (*answers, "--yes")
+        elif not (row.omit and value == row.omit):
             yield from (part.format(row.value_here(value)) for part in row.write.split())

@@ -34,14 +34,17 @@ def make_config(
     """
     kind = gpu_type or source.gpu_type
     if kind is None or kind not in gpu_types:
+        of_source = f"of {source.folder} "
         reason = (
-            f"of {source.folder} is not in its configuration"
+            f"{of_source}is not in its configuration"
             if kind is None
-            else f"'{kind}' is not known"
+            else f"'{kind}' {'' if gpu_type else of_source}is not known"
         )
         hint = f"set it, such as --gpu-type h100; known: {', '.join(gpu_types)}"
         code = "gpu-type-missing" if kind is None else "gpu-type-unknown"
-        near = suggest(kind, list(gpu_types)) if kind is not None else hint
+        near = suggest(kind, list(gpu_types)) if kind is not None else None
+        if near is not None and not gpu_type:
+            near += "  --gpu-type h100 overrides it"
         raise UsageError(
             f"the GPU type {reason}", hint=near or hint, code=code, key="--gpu-type", value=kind
         )

@@ -260,6 +260,11 @@ def test_folders_that_are_refused(
         with pytest.raises(UsageError) as raised:
             do_import(theirs)
         assert raised.value.code == ("gpu-type-unknown" if kind else "gpu-type-missing")
+        assert str(theirs) in raised.value.message
+        assert "--gpu-type" in (raised.value.hint or "")
+    with pytest.raises(UsageError) as raised:
+        do_import(theirs, gpu_type="h10")
+    assert str(theirs) not in raised.value.message
     assert do_import(theirs, gpu_type="h200").config is not None
 
 

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import stat
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -266,6 +267,28 @@ def test_folders_that_are_refused(
         do_import(theirs, gpu_type="h10")
     assert str(theirs) not in raised.value.message
     assert do_import(theirs, gpu_type="h200").config is not None
+
+
+@pytest.mark.parametrize("words", [["import", "{}", "--yes"], ["--help"]])
+def test_a_reader_that_has_gone_does_not_end_the_command(
+    words: list[str], tmp_path: Path, command: str
+) -> None:
+    """As ``| head -2`` does. Half of the import, or none of it, would be worse than no output."""
+    theirs = tmp_path / "theirs"
+    exemplar.write_config(theirs, "25.12")
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as output:
+        done = subprocess.run(
+            [command, *(word.format(theirs) for word in words)],
+            stdout=output,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=60,
+        )
+    assert (done.returncode, done.stderr) == (0, b"")
+    is_made = (tmp_path / "theirs-llmb" / "cluster_config.yaml").exists()
+    assert is_made == (words[0] == "import")
 
 
 def test_into_an_install_directory_of_llmb(

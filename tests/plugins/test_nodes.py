@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Words for nodes: healthy sweeps by simulation, facts, failures, absent values, a site's file."""
 
+import json
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -12,6 +13,7 @@ import pytest
 from llmb import api
 from llmb_nodes import words
 from llmb_nodes.program import exchange, peers
+from llmb_nodes.row_faults import usable
 from llmb_nodes.table import MEASURES, table_for
 
 TABLE = table_for("h100", 8)
@@ -188,7 +190,7 @@ def test_a_site_adds_and_removes_rows(tmp_path: Path) -> None:
         ("fact: {}", "fact"),
         ("facts: {a: {asks: x}}", "facts.a.asks"),
         ("facts: {a: {rule: {at_most: 1}}}", "facts.a"),
-        ("facts: {a: {ask: node cores, rule: {most: 1}}}", "facts.a.rule"),
+        ("facts: {a: {ask: node cores, rule: {most: 1}}}", "facts.a.rule.most"),
         ("measures: {new: {unit: GB/s}}", "measures.new"),
         ("[1]", ""),
         ("{", None),
@@ -202,6 +204,141 @@ def test_a_wrong_file_is_refused_at_its_place(tmp_path: Path, text: str, key: st
     assert str(site) in str(caught.value)
     if key is not None:
         assert caught.value.key == key
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "line", "hint"),
+    [
+        ("facts:\n  a:\n    rule: {at_least: many}\n", "facts.a.rule.at_least", 3, "number"),
+        ("facts:\n  a:\n    rule: {at_most: true}\n", "facts.a.rule.at_most", 3, "number"),
+        ("facts:\n  a:\n    rule: {at_most: .nan}\n", "facts.a.rule.at_most", 3, "number"),
+        ("facts:\n  a:\n    rule: {equals: on}\n", "facts.a.rule.equals", 3, "quotes"),
+        ("facts:\n  a:\n    rule: {equals: [1]}\n", "facts.a.rule.equals", 3, "quotes"),
+        ("facts:\n  a:\n    rule: {same: 1}\n", "facts.a.rule.same", 3, "true"),
+        ("facts:\n  a:\n    rule: [1]\n", "facts.a.rule", 3, "at_least"),
+        ("facts:\n  a:\n    severity: falt\n", "facts.a.severity", 3, "'fault'"),
+        ("facts:\n  a:\n    ask: comand echo 3\n", "facts.a.ask", 3, "command TEXT"),
+        ("facts:\n  a:\n    ask: node coers\n", "facts.a.ask", 3, "'cores'"),
+        ("facts:\n  a:\n    ask: nvml drivr\n", "facts.a.ask", 3, "'driver'"),
+        ("facts:\n  a:\n    fix: [1]\n", "facts.a.fix", 3, "quotes"),
+        (
+            "facts:\n  gpus:\n    types:\n      cpu: {at_leest: 4}\n",
+            "facts.gpus.types.cpu.at_leest",
+            4,
+            "'at_least'",
+        ),
+        (
+            "facts:\n  gpus:\n    types:\n      cpu: {at_least: x}\n",
+            "facts.gpus.types.cpu.at_least",
+            4,
+            "number",
+        ),
+        (
+            "measures:\n  disk:\n    types: {cpu: {minimun: 400}}\n",
+            "measures.disk.types.cpu.minimun",
+            3,
+            "'minimum'",
+        ),
+        (
+            "measures:\n  disk:\n    types: {cpu: {minimum: x}}\n",
+            "measures.disk.types.cpu.minimum",
+            3,
+            "number",
+        ),
+        ("measures:\n  disk: {spread: 50}\n", "measures.disk.spread", 2, "0.5"),
+        ("measures:\n  disk: {minimum: x}\n", "measures.disk.minimum", 2, "number"),
+        ("hang_seconds: x\n", "hang_seconds", 1, "60"),
+        ("patience: null\n", "patience", 1, "remove"),
+        ("collective: {seconds: 0}\n", "collective.seconds", 1, "60"),
+    ],
+)
+def test_a_value_without_meaning_is_refused_with_its_line_and_the_fix(
+    tmp_path: Path, text: str, key: str, line: int, hint: str
+) -> None:
+    site = tmp_path / "checks.yaml"
+    site.write_text(text)
+    with pytest.raises(api.UsageError) as caught:
+        table_for("cpu", 8, site)
+    assert str(caught.value).startswith(f"{site}:{line}: {key} ")
+    assert caught.value.key == key
+    assert hint in (caught.value.hint or "")
+
+
+def test_values_that_have_a_meaning_are_accepted(tmp_path: Path) -> None:
+    site = tmp_path / "checks.yaml"
+    site.write_text(
+        "facts:\n"
+        "  a: {ask: command x, rule: {at_least: 1.5, at_most: GPUS}, severity: note, source: null}\n"
+        "  b: {ask: file /x, rule: {equals: 'on'}, severity: fault, types: {h100: null}}\n"
+        "  c: {ask: node cores, rule: null, types: {h100: {same: false}}}\n"
+        "measures: {disk: {minimum: null, spread: 0, types: {h100: {minimum: 1}}}}\n"
+        "collective: {command: null, limit: 5}\npatience: 0.5\n"
+    )
+    table = table_for("h100", 4, site)
+    assert table["facts"]["a"]["rule"] == {"at_least": 1.5, "at_most": 4}
+    assert table["facts"]["b"]["rule"] == {"equals": "on"}
+    assert table["facts"]["c"]["rule"] == {"same": False}
+    assert table["measures"]["disk"]["minimum"] == 1
+    part, faults = usable(table)
+    assert faults == []
+    assert part["facts"] == table["facts"]
+
+
+def test_a_kept_table_is_judged_without_what_means_nothing() -> None:
+    bad: Mapping[str, Any] = {
+        "facts": {
+            "a": {"ask": "node a", "rule": {"at_least": "many", "at_most": 2}, "severity": "fault"},
+            "b": {"ask": "node b", "rule": {"between": 3}, "severity": "falt"},
+            "c": 4,
+        },
+        "measures": {"disk": {"unit": "GB/s", "minimum": "x"}, "memory": {"unit": "GB/s"}},
+    }
+    table, faults = usable(bad)
+    assert [fault.key for fault in faults] == [
+        *("facts.a.ask", "facts.a.rule.at_least", "facts.b.ask", "facts.b.rule.between"),
+        *("facts.b.severity", "facts.c", "measures.disk.minimum"),
+    ]
+    assert bad["facts"]["a"]["rule"]["at_least"] == "many"
+    reports = [report("n1", {"disk": 1.0}, facts={"a": 3.0, "b": 3.0, "c": 1.0})]
+    node = by_name(reports, table)["n1"]
+    assert (node.word, node.reasons) == ("FAULT", ("a is 3; it must be at most 2",))
+    assert node.measures["disk"].value == 1.0
+
+
+@pytest.mark.parametrize("data", [None, [], 3, {"facts": 3, "measures": None}])
+def test_a_damaged_table_has_no_rules(data: Any) -> None:
+    table, faults = usable(data)
+    assert faults
+    assert by_name([report("n1", {"disk": 1.0})], table)["n1"].word == "OK"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"node": 3},
+        {"local_rank": None},
+        {"rounds": None},
+        {"rounds": [3]},
+        {"rounds": [{"disk": 3}]},
+        {"rounds": [{"disk": {"value": "fast"}}]},
+        {"rounds": [{"disk": {}}]},
+        {"facts": []},
+        {"facts": {"a": {"value": {}}}},
+        {"facts": {"a": {"absent": []}}},
+    ],
+)
+def test_a_damaged_file_of_a_rank_is_named_and_the_others_are_read(
+    tmp_path: Path, damage: Mapping[str, Any]
+) -> None:
+    exchange.write(tmp_path, report("n1", {"disk": 1.0}, facts={"a": {"absent": "no"}}))
+    exchange.write(tmp_path, report("n2", {"disk": 1.0}))
+    file = exchange.path_of(tmp_path, "n2", 0)
+    assert len(exchange.read_files(tmp_path)[0]) == 2
+    file.write_text(json.dumps({**json.loads(file.read_text()), **damage}))
+    reports, damaged = exchange.read_files(tmp_path)
+    assert ([one["node"] for one in reports], damaged) == (["n1"], [file])
+    file.write_text("{")
+    assert exchange.read_files(tmp_path)[1] == [file]
 
 
 def test_every_fact_of_the_table_says_how_to_see_and_to_fix_it() -> None:

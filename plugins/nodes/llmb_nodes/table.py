@@ -4,73 +4,93 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from llmb import api
+from llmb_nodes.row_faults import GPUS, NOTE, KeyPath, faults_of
 
 CHECKS = Path(__file__).with_name("checks.yaml")
-GPUS = "GPUS"
-RULES = ("equals", "at_least", "at_most", "same")
-_FACT = {"ask", "source", "rule", "severity", "fix", "types"}
-_MEASURE = {"unit", "minimum", "spread", "command", "types"}
 #: The measures that the program has itself. Others are commands of a site that print a number.
 MEASURES = ("matrix_product", "memory", "host_to_device", "device_to_host", "all_reduce", "disk")
-_COLLECTIVE = {"seconds", "limit", "command"}
-_TOP = {"facts", "measures", "collective", "hang_seconds", "patience"}
+_DEEPEST = 5  # keys of a path: facts, a name, types, a GPU type, a rule
 
 Table = dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChecksFile:
+    """A file of facts and measures."""
+
+    path: Path
+    table: Table
+    #: The line of each key.
+    lines: Mapping[KeyPath, int]
+
+    def fault(self, path: KeyPath, problem: str, hint: str) -> Exception:
+        """Return the error for the value at ``path``."""
+        key = ".".join(map(str, path))
+        above = path
+        while above and above not in self.lines:
+            above = above[:-1]
+        place = f"{self.path}:{self.lines[above]}" if above else f"{self.path}"
+        message = f"{place}: {key} {problem}" if key else f"{place} {problem}"
+        return api.UsageError(
+            message, hint=hint, code="checks-invalid", key=key, value=str(self.path)
+        )
+
+
 def table_for(gpu_type: str, gpus_per_node: int, site_file: Path | None = None) -> Table:
     """Return the table that a check of this GPU type is given. Raises UsageError."""
-    table = read(CHECKS)
+    last = read(CHECKS)
+    table = last.table
     if site_file is not None:
-        table = merged(table, read(site_file))
+        last = read(site_file)
+        table = merged(table, last.table)
     for name, row in table["facts"].items():
         if not row.get("ask"):
-            raise _fault(site_file or CHECKS, f"facts.{name}", "has no ask", "ask: command TEXT")
+            raise last.fault(("facts", name), "has no ask", "ask: command TEXT")
     for name, row in table["measures"].items():
         if name not in MEASURES and not row.get("command"):
             hint = f"add command: TEXT, or use {', '.join(MEASURES)}"
-            raise _fault(site_file or CHECKS, f"measures.{name}", "has no command", hint)
+            raise last.fault(("measures", name), "has no command", hint)
     facts = {name: _of_type(row, gpu_type, gpus_per_node) for name, row in table["facts"].items()}
     measures = {name: _measure(row, gpu_type) for name, row in table["measures"].items()}
     return {**table, "facts": facts, "measures": measures}
 
 
-def read(path: Path) -> Table:
-    """Return a file of facts and measures. Raises UsageError for what is no such file."""
+def read(path: Path) -> ChecksFile:
+    """Read a file of facts and measures. Raises UsageError for its first fault."""
     import yaml
 
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        data, root = yaml.safe_load(text), yaml.compose(text, yaml.SafeLoader)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         message = f"{path} cannot be read: {' '.join(str(error).split())}"
         hint = "plugins.llmb-nodes.checks in cluster_config.yaml names it"
         raise api.UsageError(message, hint=hint, code="file-unreadable", value=str(path)) from error
+    file = ChecksFile(path=path, table=data, lines=_lines_of(root))
     if not isinstance(data, dict):
-        raise _fault(path, "", "is no mapping", "write facts: and measures:")
-    _check_keys(path, "", data, _TOP)
-    collective = data.setdefault("collective", {})
-    if not isinstance(collective, dict):
-        raise _fault(path, "collective", "is no mapping", f"its keys are {', '.join(_COLLECTIVE)}")
-    _check_keys(path, "collective", collective, _COLLECTIVE)
-    for section, keys in (("facts", _FACT), ("measures", _MEASURE)):
-        rows = data.setdefault(section, {})
-        if not isinstance(rows, dict):
-            raise _fault(path, section, "is no mapping", "write NAME: {...} for each row")
-        for name, row in rows.items():
-            place = f"{section}.{name}"
-            if row is None:  # a site removes a row
-                continue
-            if not isinstance(row, dict):
-                raise _fault(
-                    path, place, "is no mapping", f"its keys are {', '.join(sorted(keys))}"
-                )
-            _check_keys(path, place, row, keys)
-            _check_rule(path, place, row.get("rule") or {})
-    return data
+        raise file.fault((), "is no mapping", "write facts: and measures:")
+    for section in ("collective", "facts", "measures"):
+        data.setdefault(section, {})
+    for fault in faults_of(data):
+        raise file.fault(fault.path, fault.problem, fault.hint)
+    return file
+
+
+def _lines_of(node: Any, path: KeyPath = ()) -> dict[KeyPath, int]:
+    """Return the line of each key of a node of YAML, from 1."""
+    lines: dict[KeyPath, int] = {}
+    if node is None or node.id != "mapping" or len(path) > _DEEPEST:
+        return lines
+    for key, value in node.value:
+        here = (*path, key.value)
+        lines[here] = key.start_mark.line + 1
+        lines.update(_lines_of(value, here))
+    return lines
 
 
 def merged(table: Table, site: Table) -> Table:
@@ -93,30 +113,13 @@ def _of_type(row: Mapping[str, Any], gpu_type: str, gpus_per_node: int) -> Table
     resolved = {key: gpus_per_node if value == GPUS else value for key, value in rule.items()}
     return {
         "ask": str(row["ask"]),
-        "source": row.get("source", ""),
+        "source": row.get("source") or "",
         "rule": resolved,
-        "severity": row.get("severity", "note"),
-        "fix": row.get("fix", ""),
+        "severity": row.get("severity") or NOTE,
+        "fix": row.get("fix") or "",
     }
 
 
 def _measure(row: Mapping[str, Any], gpu_type: str) -> Table:
     values = {**row, **((row.get("types") or {}).get(gpu_type) or {})}
     return {key: value for key, value in values.items() if key != "types"}
-
-
-def _check_keys(path: Path, place: str, row: Mapping[str, Any], keys: set[str]) -> None:
-    for key in row:
-        if key not in keys:
-            named = f"{place}.{key}" if place else str(key)
-            raise _fault(path, named, "is not a key here", f"use {', '.join(sorted(keys))}")
-
-
-def _check_rule(path: Path, place: str, rule: Any) -> None:
-    if not isinstance(rule, dict) or any(key not in RULES for key in rule):
-        raise _fault(path, f"{place}.rule", "is not a rule", f"use one of {', '.join(RULES)}")
-
-
-def _fault(path: Path, place: str, problem: str, hint: str) -> Exception:
-    message = f"{path}: {place} {problem}" if place else f"{path} {problem}"
-    return api.UsageError(message, hint=hint, code="checks-invalid", key=place, value=str(path))

@@ -42,15 +42,47 @@ def write(folder: Path, report: Mapping[str, Any]) -> None:
 
 def read_all(folder: Path) -> list[Report]:
     """Return the reports in a folder by node and rank, without those that cannot be read."""
-    reports = []
-    for path in folder.glob(FILES):
+    return read_files(folder)[0]
+
+
+def read_files(folder: Path) -> tuple[list[Report], list[Path]]:
+    """Return the reports in a folder by node and rank, and the files that cannot be read."""
+    reports, damaged = [], []
+    for path in sorted(folder.glob(FILES)):
         try:
             report = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            continue
-        if isinstance(report, dict) and report.get("schema") == SCHEMA:
+        except (OSError, ValueError, RecursionError):
+            report = None
+        if _is_report(report):
             reports.append(report)
-    return sorted(reports, key=lambda report: (report["node"], report["local_rank"]))
+        else:
+            damaged.append(path)
+    return sorted(reports, key=lambda report: (report["node"], report["local_rank"])), damaged
+
+
+def _is_report(data: Any) -> bool:
+    """Return True if data of a file have the form of a Report."""
+    if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+        return False
+    rounds, facts = data.get("rounds"), data.get("facts", {})
+    return (
+        isinstance(data.get("node"), str)
+        and isinstance(data.get("local_rank"), int)
+        and isinstance(rounds, list)
+        and all(_are_outcomes(outcomes, (int, float, type(None))) for outcomes in rounds)
+        and _are_outcomes(facts, (int, float, str, list, type(None)))
+    )
+
+
+def _are_outcomes(data: Any, kinds: tuple[type, ...]) -> bool:
+    """Return True if data are outcomes by name, with values of these kinds."""
+    return isinstance(data, dict) and all(
+        isinstance(outcome, dict)
+        and isinstance(outcome.get("value"), kinds)
+        and all(isinstance(outcome.get(key, ""), str) for key in ("fault", "absent"))
+        and not {"value", "fault", "absent"}.isdisjoint(outcome)
+        for outcome in data.values()
+    )
 
 
 def wait(

@@ -200,6 +200,9 @@ _NODE: dict[str, Callable[[], Any]] = {
     "imex_channels": _imex_channels,
     "free_temporary": lambda: round(shutil.disk_usage(temporary()).free / _GB, 1),
 }
+#: The names that ``nvml NAME`` and ``node NAME`` may ask for.
+NVML_NAMES = ("gpus", "driver", *_PER_GPU)
+NODE_NAMES = tuple(_NODE)
 
 
 def temporary() -> str:

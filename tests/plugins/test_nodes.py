@@ -123,6 +123,28 @@ def test_a_confirmed_value_below_the_absolute_limit_is_a_fault_even_without_slow
     assert {node.word for node in words.judge(reports, TABLE)} == {"FAULT"}
 
 
+@pytest.mark.parametrize(
+    ("others", "sentence"),
+    [
+        ([100.0] * 5, "the other 5 nodes have 100 (-50.0 %)"),
+        ([100.0] * 4 + [102.0], "the median of all 6 nodes is 100 (-50.0 %)"),
+        ([100.0] * 4 + [50.0], "the median of all 6 nodes is 100 (-50.0 %)"),
+    ],
+)
+def test_a_slow_node_is_not_counted_among_those_that_have_the_usual_value(
+    others: list[float], sentence: str
+) -> None:
+    speeds = {"slow": 50.0, **{f"n{number}": speed for number, speed in enumerate(others)}}
+    reports = [report(node, {"memory": speed}, {"memory": speed}) for node, speed in speeds.items()]
+    (reason,) = by_name(reports)["slow"].reasons
+    assert reason == f"memory 50 GB/s, measured twice; {sentence}"
+
+
+def test_a_node_that_wrote_nothing_names_the_command_for_the_log_of_its_run() -> None:
+    (node,) = words.judge([], TABLE, ["n1"], "k1")
+    assert node.reasons == ("the node wrote nothing; see llmb-run jobs logs k1",)
+
+
 def test_a_flagged_node_that_was_not_measured_again_is_unknown() -> None:
     reports = [report(f"n{n}", {"memory": 100.0}) for n in range(5)] + [
         report("x", {"memory": 50.0})

@@ -71,11 +71,14 @@ class _Findings:
 
 
 def judge(
-    reports: Sequence[exchange.Report], table: Mapping[str, Any], expected: Iterable[str] = ()
+    reports: Sequence[exchange.Report],
+    table: Mapping[str, Any],
+    expected: Iterable[str] = (),
+    run: str = "",
 ) -> list[NodeReport]:
     """Return the report of each node, worst first.
 
-    ``expected``: the nodes of the job. One that wrote nothing is UNKNOWN.
+    ``expected``: the nodes of the job. One that wrote nothing is UNKNOWN. ``run``: the job's run.
     """
     by_node: dict[str, list[exchange.Report]] = {}
     for report in reports:
@@ -107,10 +110,8 @@ def judge(
         for name, verdict in findings.items()
     ]
     silent = [name for name in expected if name not in by_node]
-    nodes += [
-        NodeReport(name=name, word=UNKNOWN, reasons=("the node wrote nothing: see the run's log",))
-        for name in silent
-    ]
+    silence = f"the node wrote nothing; see llmb-run jobs logs {run}".rstrip()
+    nodes += [NodeReport(name=name, word=UNKNOWN, reasons=(silence,)) for name in silent]
     return sorted(nodes, key=lambda node: (ORDER.index(node.word), node.name))
 
 
@@ -154,7 +155,8 @@ def _judge_facts(
                     f"{name} {problem}"
                 )
                 if fact["fix"] and is_fault:
-                    findings[node].fixes.append(f"{fact['fix']} ({fact['source']})")
+                    source = f" ({fact['source']})" if fact["source"] else ""
+                    findings[node].fixes.append(f"{fact['fix']}{source}")
 
 
 def _broken(value: Any, rule: Mapping[str, Any], peers_values: Sequence[Any]) -> str | None:
@@ -242,7 +244,8 @@ def _judge_measures(
                 first=values[node] if is_repeated else None,
             )
             if name in again.get(node, ()) and not faults:
-                _judge_value(findings[node], name, measures[node][name], usual, row)
+                others = [other for peer, other in values.items() if peer != node]
+                _judge_value(findings[node], name, measures[node][name], usual, others, row)
     return measures
 
 
@@ -264,9 +267,13 @@ def _judge_value(
     name: str,
     measure: Measure,
     usual: peers.Peers | None,
+    others: Iterable[float],
     row: Mapping[str, Any],
 ) -> None:
-    """Judge a value that was flagged by its second measurement."""
+    """Judge a value that was flagged by its second measurement.
+
+    ``others``: the values of the other nodes.
+    """
     value, unit, minimum = measure.value, measure.unit, row.get("minimum")
     if measure.first is None or value is None:
         findings.unknowns.append(f"{name} was flagged and not measured again")
@@ -279,14 +286,22 @@ def _judge_value(
         findings.fixes.append(f"{name} is far below what this GPU type does on any healthy node")
     elif usual is not None and usual.is_below(value):
         findings.slow.append(
-            f"{name} {number(value)} {unit}, measured twice; {usual.nodes} nodes have"
-            f" {number(usual.median)} ({_percent(measure.ratio)}){_of_gpu(measure)}"
+            f"{name} {number(value)} {unit}, measured twice; {_peers(usual, others)}"
+            f" ({_percent(measure.ratio)}){_of_gpu(measure)}"
         )
     else:
         findings.notes.append(
             f"{name} {number(measure.first)} {unit} at first, and {number(value)} when measured"
             " again: not confirmed"
         )
+
+
+def _peers(usual: peers.Peers, others: Iterable[float]) -> str:
+    """Return the usual value as a sentence on the other nodes, or on all if they differ."""
+    shown = [number(value) for value in others]
+    if set(shown) == {number(usual.median)}:
+        return f"the other {len(shown)} nodes have {shown[0]}"
+    return f"the median of all {usual.nodes} nodes is {number(usual.median)}"
 
 
 def _of_gpu(measure: Measure) -> str:

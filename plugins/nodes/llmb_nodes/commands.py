@@ -148,8 +148,7 @@ def _show_check(context: api.CommandContext, run_id: str, fmt: str) -> int:
     from llmb_nodes import history, words
 
     run = context.runs((run_id,))[0]
-    expected = [*api.expand_nodes(history.nodes_of_job(run))]
-    reports = history.read(run, expected)
+    reports = history.read(run, history.nodes_of_job(run))
     if not reports:
         raise api.LlmbError(
             f"the check has no values: no node of {run.name} wrote any",

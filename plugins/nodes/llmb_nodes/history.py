@@ -20,11 +20,13 @@ WORKLOAD = "node_check"
 SIZES = ("check", "quick")  # of the workload that are checks
 TABLE = "checks.json"  # the table of a check, staged in its run's folder
 _STATE = "state.json"
+_RECORD = "llmb-run.json"  # has the table
+_PRINTED = f"{__name__}.printed"  # the messages of a command, in the meta data of its context
 
 
 @dataclass(frozen=True, kw_only=True)
 class PastCheck:
-    """One check that has written something."""
+    """One check, which may have written nothing."""
 
     run: api.RunRecord
 
@@ -35,8 +37,8 @@ class PastCheck:
 
     @cached_property
     def nodes(self) -> Sequence[words.NodeReport]:
-        """Its nodes, worst first."""
-        return read(self.run)
+        """Its nodes, worst first. After its end also those that wrote nothing."""
+        return read(self.run, nodes_of_job(self.run) if has_ended(self.run) else "")
 
 
 def is_check(run: api.RunRecord) -> bool:
@@ -50,19 +52,64 @@ def checks_of(runs: Iterable[api.RunRecord]) -> list[PastCheck]:
     return sorted(checks, key=lambda check: check.time)
 
 
-def read(run: api.RunRecord, expected: Sequence[str] = ()) -> list[words.NodeReport]:
-    """Return the nodes of one check, worst first. Empty without a file of it."""
-    reports = exchange.read_all(run.work)
+def has_ended(run: api.RunRecord) -> bool:
+    """Return True if the last poll of a run found that it has ended."""
+    from llmb import api
+
+    state = api.seen_state(run)
+    return state is not None and state.is_end
+
+
+def read(run: api.RunRecord, job_nodes: str = "") -> list[words.NodeReport]:
+    """Return the nodes of one check, worst first. Empty without a file of it.
+
+    ``job_nodes``: the list of its nodes. One of them that wrote nothing is UNKNOWN. What is damaged
+    or cannot be applied is omitted, with a message.
+    """
+    from llmb import api
+
+    reports, damaged = exchange.read_files(run.work)
+    for path in damaged:
+        _say_once(f"{path} is damaged. The check {run.id} is judged without it.")
+    expected = api.expand_nodes(job_nodes)
+    names = {report["node"] for report in reports}
+    if names and names.isdisjoint(expected):
+        expected = []  # ranks in pods know other names than those of the scheduler
     if not reports and not expected:
         return []
-    return words.judge(reports, table_of(run), expected)
+    return words.judge(reports, table_of(run), expected, run.id)
 
 
 def table_of(run: api.RunRecord) -> Mapping[str, Any]:
-    """Return the table that a check was given."""
+    """Return what can be judged of the table that a check was given."""
+    from llmb_nodes.row_faults import usable
+
     text = next((file.text for file in run.launch.files if file.name == TABLE), "{}")
-    table: Mapping[str, Any] = json.loads(text)
-    return {"facts": {}, "measures": {}, **table}
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        data = None
+    table, faults = usable(data)
+    for fault in faults:
+        # A rule of the site is in many checks.
+        _say_once(
+            f"{fault.key or TABLE} {fault.problem}. Checks with it are judged without it.",
+            f"{run.directory / _RECORD}: ",
+        )
+    return table
+
+
+def _say_once(text: str, place: str = "") -> None:
+    """Print a message on standard error once in a command, after the first ``place`` with it."""
+    import click
+
+    from llmb import api
+
+    command = click.get_current_context(silent=True)
+    printed = command.meta.setdefault(_PRINTED, set()) if command is not None else set()
+    if text not in printed:
+        printed.add(text)
+        api.say(f"{place}{text}")
 
 
 def latest(

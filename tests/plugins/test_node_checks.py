@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Past checks: by every command that reads them, with kept files that are damaged or missing."""
+
+import json
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmb.contract import record
+from llmb.contract.launch import StagedFile
+from llmb.contract.record import RunRecord
+from llmb.contract.spec import Workload
+from llmb.plan.config_layers import load_config
+from llmb_installer.cluster_types import all_types
+from llmb_nodes.history import TABLE, WORKLOAD
+from llmb_nodes.program import exchange
+from llmb_nodes.table import table_for
+from llmb_testing.invented_runs import InventedRuns
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+#: The memory bandwidth of each node, which is measured twice.
+Speeds = Mapping[str, float]
+HEALTHY = {"n1": 100.0, "n2": 100.0, "n3": 100.0, "n4": 100.0}
+
+
+@pytest.fixture
+def site(cluster: Callable[..., Path], workloads: dict[str, Workload]) -> InventedRuns:
+    """An install directory without runs yet."""
+    folder = cluster("slurm", "h100", slurm={"account": "bench", "gpu": {"gres": 8}})
+    config, _ = load_config(folder, {}, cluster_types=all_types)
+    return InventedRuns(folder=folder, config=config, workloads=workloads)
+
+
+def check(
+    site: InventedRuns,
+    speeds: Speeds,
+    *,
+    nodes: str = "n[1-4]",
+    state: str = "COMPLETED",
+    table: str | None = None,
+    size: str = "quick",
+) -> RunRecord:
+    """Write a check of ``nodes``, of which those with speeds have written their files."""
+    job = replace(site.job("nemotron4_15b", "bf16", 32), workload=WORKLOAD, model_size=size)
+    run = site.run(job, "", state, nodes=nodes)
+    text = json.dumps(table_for("h100", 8)) if table is None else table
+    record.save(
+        replace(run, launch=replace(run.launch, files=(StagedFile(name=TABLE, text=text),)))
+    )
+    for node, speed in speeds.items():
+        rounds = [{"memory": {"value": speed}}, {"memory": {"value": speed}}]
+        facts = {"scratch": {"value": 3.0}}
+        exchange.write(run.work, {"node": node, "local_rank": 0, "facts": facts, "rounds": rounds})
+    return run
+
+
+def called(llmb_here: Command, site: InventedRuns, *words: str) -> tuple[Any, str]:
+    """Return the nodes of the JSON that a command prints, and its messages."""
+    done = llmb_here("nodes", *words, "--format", "json", "--install", site.folder)
+    assert done.returncode in (0, 3), done.stderr
+    return json.loads(done.stdout)["nodes"], done.stderr
+
+
+def shown(llmb_here: Command, site: InventedRuns, *words: str) -> list[tuple[str, str, str]]:
+    nodes, _ = called(llmb_here, site, "show", *words)
+    return [(node["node"], node["word"], node["run"]) for node in nodes]
+
+
+def with_rule(rule: Any) -> str:
+    """Return a table with a fact of this rule."""
+    table = table_for("h100", 8)
+    fact = {"ask": "command echo 3", "rule": rule, "severity": "fault", "fix": "mount /scratch"}
+    return json.dumps({**table, "facts": {"scratch": fact}})
+
+
+@pytest.mark.parametrize("table", [with_rule({"at_least": "many"}), with_rule(3), "{", "[]", "3"])
+def test_a_rule_that_cannot_be_applied_disarms_itself_alone(
+    site: InventedRuns, llmb_here: Command, table: str
+) -> None:
+    check(site, {**HEALTHY, "n2": 50.0})
+    bad = check(site, {"n9": 100.0, "n8": 100.0}, nodes="n[8-9]", table=table)
+    nodes, messages = called(llmb_here, site, "show")
+    assert {node["node"]: node["word"] for node in nodes}["n9"] == "OK"
+    assert f"{bad.directory}/llmb-run.json" in " ".join(messages.split())
+    nodes, messages = called(llmb_here, site, "suspects")
+    assert [node["name"] for node in nodes] == ["n2"]
+    assert "llmb-run.json" in messages
+    nodes, messages = called(llmb_here, site, "show", "--check", bad.id)
+    assert {node["name"]: node["word"] for node in nodes} == {"n8": "OK", "n9": "OK"}
+    assert "llmb-run.json" in messages
+    words = ("submit", "-w", "nemotron4", "-s", "15b", "--scale", 16, "--dtype", "bf16", "-d")
+    done = llmb_here(*words, "--exclude", "@suspects", "--format", "json", "--install", site.folder)
+    assert (done.returncode, "--exclude=n2" in done.stdout) == (0, True)
+
+
+def test_a_rule_in_many_checks_is_named_once(site: InventedRuns, llmb_here: Command) -> None:
+    for _ in range(3):
+        check(site, HEALTHY, table=with_rule({"at_least": "many"}))
+    for words in (("nodes", "show"), ("report", "--page", "nodes")):
+        done = llmb_here(*words, "--install", site.folder)
+        assert done.stderr.count("scratch.rule.at_least") == 1, done.stderr
+
+
+def test_a_damaged_file_of_a_node_is_named_and_hides_no_other(
+    site: InventedRuns, llmb_here: Command
+) -> None:
+    run = check(site, HEALTHY)
+    file = exchange.path_of(run.work, "n2", 0)
+    file.write_text('{"schema": 1, "node": "n2", "local_rank": 0, "rounds": 3}')
+    words = {node: word for node, word, _ in shown(llmb_here, site)}
+    assert words == {"n1": "OK", "n2": "UNKNOWN", "n3": "OK", "n4": "OK"}
+    assert f"{file} is damaged" in " ".join(called(llmb_here, site, "show")[1].split())
+
+
+def test_a_node_that_died_in_its_newest_check_is_unknown(
+    site: InventedRuns, llmb_here: Command
+) -> None:
+    before = check(site, HEALTHY)
+    alive = {node: speed for node, speed in HEALTHY.items() if node != "n4"}
+    after = check(site, alive, state="NODE_FAIL")
+    assert shown(llmb_here, site) == [
+        *((node, "OK", after.name) for node in alive),
+        ("n4", "UNKNOWN", after.name),
+    ]
+    assert shown(llmb_here, site, "n4") == [
+        ("n4", "OK", before.name),
+        ("n4", "UNKNOWN", after.name),
+    ]
+    (reason,) = called(llmb_here, site, "show", "n4")[0][1]["reasons"]
+    assert f"jobs logs {after.id}" in reason
+    page = llmb_here("report", "--page", "nodes", "--install", site.folder).stdout
+    (row,) = [line for line in page.splitlines() if line.startswith("| n4 ")]
+    assert "UNKNOWN" in row
+
+
+def test_a_check_that_has_not_ended_says_nothing_of_silent_nodes(
+    site: InventedRuns, llmb_here: Command
+) -> None:
+    before = check(site, HEALTHY)
+    check(site, {}, state="RUNNING")
+    assert {name for _, _, name in shown(llmb_here, site)} == {before.name}
+
+
+def test_ranks_in_pods_are_not_taken_for_other_nodes_than_the_scheduler_names(
+    site: InventedRuns, llmb_here: Command
+) -> None:
+    run = check(site, {"pod-0": 100.0, "pod-1": 100.0}, nodes="n[1-2]")
+    assert {node for node, _, _ in shown(llmb_here, site)} == {"pod-0", "pod-1"}
+    nodes, _ = called(llmb_here, site, "show", "--check", run.id)
+    assert {node["name"] for node in nodes} == {"pod-0", "pod-1"}
+
+
+def test_a_fix_without_a_source_has_no_parentheses(site: InventedRuns, llmb_here: Command) -> None:
+    run = check(site, HEALTHY, table=with_rule({"at_least": 9}))
+    done = llmb_here("nodes", "show", "--check", run.id, "--install", site.folder)
+    assert "hint: n2: mount /scratch\n" in done.stderr
+    page = llmb_here("report", "--page", "nodes", "--install", site.folder).stdout
+    assert "What to do: mount /scratch." in page
+
+
+@pytest.fixture
+def planned(tmp_path: Path, llmb_here: Command) -> Callable[..., Any]:
+    """Call a command of nodes on four nodes of CPUs that submits nothing, with a checks.yaml."""
+
+    def call(*words: str, checks: str = "facts: {}", gpu_type: str = "cpu") -> Any:
+        config = {
+            "schema_version": 2,
+            "cluster_type": "slurm",
+            "cluster_name": "far",
+            "gpu_type": gpu_type,
+            "slurm": {"container": "none", "gpu": {"partition": "all", "gres": 8}},
+            "workloads": {"installed": ["node_check"]},
+            "plugins": {"llmb-nodes": {"checks": "checks.yaml"}},
+        }
+        (tmp_path / "cluster_config.yaml").write_text(json.dumps(config))
+        (tmp_path / "checks.yaml").write_text(checks)
+        more = ("--nodelist", "n[1-4]", "--dry-run", "--install", tmp_path)
+        return llmb_here("nodes", *words, *more)
+
+    return call
+
+
+def test_a_wrong_rule_is_refused_before_the_job(planned: Callable[..., Any]) -> None:
+    scratch = "facts:\n  scratch:\n    ask: command echo 3\n    rule: {at_least: %s}\n"
+    done = planned("check", checks=scratch % 3)
+    assert done.returncode == 0, done.stderr
+    for form in ("table", "json"):
+        done = planned("check", "--format", form, checks=scratch % "many")
+        assert (done.returncode, done.stdout) == (2, "")
+        message = " ".join(done.stderr.split())
+        assert "checks.yaml:4: facts.scratch.rule.at_least must be a number, not 'many'" in message
+        assert "hint: write a number" in message

@@ -16,6 +16,7 @@ from llmb.contract.record import RunRecord
 from llmb.contract.spec import Workload
 from llmb.plan.config_layers import load_config
 from llmb_installer.cluster_types import all_types
+from llmb_nodes.diagnosis import SIZE
 from llmb_nodes.history import TABLE, WORKLOAD
 from llmb_nodes.program import exchange
 from llmb_nodes.table import table_for
@@ -152,6 +153,23 @@ def test_ranks_in_pods_are_not_taken_for_other_nodes_than_the_scheduler_names(
     assert {node for node, _, _ in shown(llmb_here, site)} == {"pod-0", "pod-1"}
     nodes, _ = called(llmb_here, site, "show", "--check", run.id)
     assert {node["name"] for node in nodes} == {"pod-0", "pod-1"}
+
+
+@pytest.mark.parametrize("kind", ["training", SIZE])
+def test_only_a_check_is_shown_as_one(site: InventedRuns, llmb_here: Command, kind: str) -> None:
+    if kind == SIZE:
+        run = check(site, {}, size=SIZE)
+    else:
+        run = site.run(site.job("nemotron4_15b", "bf16", 16), "", nodes="n[1-2]")
+    words = ("nodes", "show", "--check", run.id, "--install", site.folder)
+    done = llmb_here(*words)
+    assert done.returncode == 2
+    assert f"{run.id} is not a check of nodes" in done.stderr
+    assert "llmb-run nodes check" in done.stderr
+    checks = [check(site, HEALTHY) for _ in range(4)]
+    message = " ".join(llmb_here(*words).stderr.split())
+    assert ", ".join(check.id for check in reversed(checks[1:])) in message
+    assert checks[0].id not in message
 
 
 def test_a_fix_without_a_source_has_no_parentheses(site: InventedRuns, llmb_here: Command) -> None:

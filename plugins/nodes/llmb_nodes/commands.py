@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 FAILED = 3  # the exit code of a FAULT
 #: Of every object in JSON. Grows when a field is removed or changes its meaning or type.
 SCHEMA_VERSION = 1
+_LISTED = 3  # checks that a hint names
 
 format_option = click.option(
     "--format",
@@ -263,6 +264,7 @@ def show(
     from llmb_nodes import history
 
     if check_run is not None:
+        _require_check(context, check_run)
         return _show_check(context, check_run, fmt)
     checks = history.checks_of(context.runs())
     node_names = {name for word in names for name in api.expand_nodes(word)}
@@ -283,6 +285,26 @@ def show(
     if not pairs and fmt == "table":
         api.say("no node was checked yet: llmb-run nodes check")
     return 0
+
+
+def _require_check(context: api.CommandContext, name: str) -> None:
+    """Raise UsageError for a run that is no check."""
+    from llmb import api
+    from llmb_nodes import history
+
+    run = context.runs((name,))[0]
+    if history.is_check(run):
+        return
+    newest = [check.run.id for check in history.checks_of(context.runs())[-_LISTED:]]
+    hint = f"the newest checks are {', '.join(newest[::-1])}" if newest else "llmb-run nodes check"
+    raise api.UsageError(
+        f"{name} is not a check of nodes but a run of {run.job.workload}, size"
+        f" {run.job.model_size}",
+        hint=hint,
+        code="run-no-check",
+        key="--check",
+        value=name,
+    )
 
 
 def _print_history(pairs: Sequence[tuple[Any, NodeReport]], fmt: str) -> None:

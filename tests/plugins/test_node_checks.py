@@ -155,6 +155,29 @@ def test_ranks_in_pods_are_not_taken_for_other_nodes_than_the_scheduler_names(
     assert {node["name"] for node in nodes} == {"pod-0", "pod-1"}
 
 
+def test_an_unknown_check_does_not_acquit_and_suspects_say_so(
+    site: InventedRuns, llmb_here: Command
+) -> None:
+    before = check(site, {**HEALTHY, "n2": 50.0, "n3": 51.0, "n5": 100.0, "n6": 100.0})
+    check(site, dict.fromkeys(("n1", "n3", "n4"), 100.0), state="NODE_FAIL")
+    done = llmb_here("nodes", "suspects", "--install", site.folder)
+    assert "UNKNOWN in the newest check: n2." in " ".join(done.stderr.split())
+    (suspect,) = called(llmb_here, site, "suspects")[0]
+    assert (suspect["name"], suspect["check"]) == ("n2", before.id)
+    check(site, HEALTHY)
+    done = llmb_here("nodes", "suspects", "--install", site.folder)
+    assert "UNKNOWN" not in done.stdout + done.stderr
+
+
+def test_without_an_unknown_check_suspects_say_nothing_of_it(
+    site: InventedRuns, llmb_here: Command
+) -> None:
+    check(site, {**HEALTHY, "n2": 50.0})
+    done = llmb_here("nodes", "suspects", "--install", site.folder)
+    assert "n2" in done.stdout
+    assert "UNKNOWN" not in done.stderr
+
+
 @pytest.mark.parametrize("kind", ["training", SIZE])
 def test_only_a_check_is_shown_as_one(site: InventedRuns, llmb_here: Command, kind: str) -> None:
     if kind == SIZE:

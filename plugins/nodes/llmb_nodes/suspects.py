@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from llmb_nodes import diagnosis, history, past_runs, words
@@ -81,6 +81,8 @@ class Suspect:
     alone: str = ""
     #: What an administrator can do.
     fixes: tuple[str, ...] = ()
+    #: Its newest check is UNKNOWN, so the check before it is the evidence.
+    is_unknown_now: bool = False
 
     @property
     def word(self) -> str:
@@ -115,13 +117,21 @@ def find(runs: Sequence[api.RunRecord], rows: Iterable[past_runs.ResultRow]) -> 
 
     ``rows`` are results of ``runs``, objects of ``llmb-run results --format json``.
     """
-    checks = history.latest(history.checks_of(runs), judged_only=True)
+    past_checks = history.checks_of(runs)
+    checks = history.latest(past_checks, judged_only=True)
+    newest = history.latest(past_checks)
     diagnosed = from_diagnoses(runs)
     accused = from_runs(past_runs.observations(past_runs.measured(runs, rows)))
-    suspects = (
+    suspects = [
         _suspect(name, checks.get(name), diagnosed.get(name, ()), accused.get(name))
         for name in {*checks, *diagnosed, *accused}
-    )
+    ]
+    suspects = [
+        replace(suspect, is_unknown_now=True)
+        if suspect.run_of("check") and newest[suspect.name][1].word == words.UNKNOWN
+        else suspect
+        for suspect in suspects
+    ]
     return sorted(
         (suspect for suspect in suspects if suspect.tests or suspect.runs is not None), key=_order
     )

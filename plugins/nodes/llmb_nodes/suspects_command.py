@@ -85,6 +85,11 @@ def _say_more(listed: Sequence[Suspect], runs: int) -> None:
         api.say(f"no suspects among the nodes of {measured}, checks and diagnoses")
         return
     api.say(f"from {measured} and the newest check and diagnosis of each node")
+    if unknown := [suspect.name for suspect in listed if suspect.is_unknown_now]:
+        api.say(
+            f"UNKNOWN in the newest check: {api.fold_nodes(unknown)}. That does not acquit a node,"
+            " so the check before it counts."
+        )
     api.say("avoid them in later jobs: --exclude @suspects")
     api.say("for an administrator: llmb-run report --page nodes")
 

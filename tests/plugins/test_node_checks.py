@@ -235,3 +235,12 @@ def test_a_wrong_rule_is_refused_before_the_job(planned: Callable[..., Any]) -> 
         message = " ".join(done.stderr.split())
         assert "checks.yaml:4: facts.scratch.rule.at_least must be a number, not 'many'" in message
         assert "hint: write a number" in message
+
+
+@pytest.mark.parametrize(("gpu_type", "unit"), [("cpu", "CPU hours"), ("h100", "GPU hours")])
+def test_hours_of_a_diagnosis_are_those_of_its_processors(
+    planned: Callable[..., Any], gpu_type: str, unit: str
+) -> None:
+    done = planned("diagnose", gpu_type=gpu_type)
+    assert done.returncode == 0, done.stderr
+    assert unit in done.stdout.splitlines()[0]

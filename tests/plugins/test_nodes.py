@@ -12,7 +12,7 @@ import pytest
 
 from llmb import api
 from llmb_nodes import words
-from llmb_nodes.program import exchange, peers
+from llmb_nodes.program import exchange, facts, peers
 from llmb_nodes.row_faults import usable
 from llmb_nodes.table import MEASURES, table_for
 
@@ -143,6 +143,20 @@ def test_a_slow_node_is_not_counted_among_those_that_have_the_usual_value(
 def test_a_node_that_wrote_nothing_names_the_command_for_the_log_of_its_run() -> None:
     (node,) = words.judge([], TABLE, ["n1"], "k1")
     assert node.reasons == ("the node wrote nothing; see llmb-run jobs logs k1",)
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("exit 3", "exits with 3: no message"),
+        ("echo bad >&2; exit 3", "exits with 3: bad"),
+        ("true", "prints no value"),
+        ("echo bad >&2", "prints no value, but the error bad"),
+    ],
+)
+def test_a_command_without_a_value_says_what_was_wrong(command: str, reason: str) -> None:
+    outcome = facts.ask_all({"scratch": {"ask": f"command {command}"}})["scratch"]
+    assert outcome == {"absent": f"'{command}' {reason}"}
 
 
 def test_a_flagged_node_that_was_not_measured_again_is_unknown() -> None:

@@ -69,6 +69,7 @@ def diagnose(
     with nodes that are known to be good. RUN: test the nodes of this run. The exit code is 3 if a
     fault is confirmed that fails, hangs, or is below --expect.
     """
+    from llmb import api
     from llmb_nodes import diagnosis
 
     if run_name is not None:
@@ -86,7 +87,8 @@ def diagnose(
         estimate = diagnosis.estimate(
             number, per_node(context, passed), diagnosis.PATHS[path], float(seconds)
         )
-        return _preview(context, estimate, words, fmt)
+        gpu_type = passed["gpu_type"] or context.config.gpu_type
+        return _preview(context, estimate, words, fmt, unit=f"{api.processor([gpu_type])} hours")
     code, text = context.call([*words, *how_words(dry_run, fmt)])
     if code != 0:
         return code
@@ -128,9 +130,14 @@ def _check_number(number: int) -> None:
 
 
 def _preview(
-    context: api.CommandContext, plan: DiagnosisCost, words: Sequence[str], fmt: str
+    context: api.CommandContext,
+    plan: DiagnosisCost,
+    words: Sequence[str],
+    fmt: str,
+    *,
+    unit: str,
 ) -> int:
-    """Print the estimate, and in a table also the job."""
+    """Print the estimate, and in a table also the job. ``unit``: GPU hours or CPU hours."""
     from llmb import api
 
     code, job = context.call([*words, *how_words(dry_run=True, fmt="table")])
@@ -144,7 +151,7 @@ def _preview(
             "nodes": name,
             "rounds": rounds,
             "minutes": round(plan.minutes(rounds), 1),
-            "GPU hours": round(plan.gpu_hours(rounds), 2),
+            unit: round(plan.gpu_hours(rounds), 2),
         }
         for name, rounds in (("all healthy", plan.healthy), ("one fault, at most", plan.one_fault))
     ]

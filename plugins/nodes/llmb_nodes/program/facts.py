@@ -134,9 +134,11 @@ def _of_command(text: str, seconds: float = COMMAND_SECONDS) -> Outcome:
     except subprocess.TimeoutExpired:
         return {"absent": f"'{text}' did not end within {seconds:g} s"}
     printed = process.stdout.strip()
-    if process.returncode != 0 or not printed:
-        error = (process.stderr.strip().splitlines() or ["it prints nothing"])[-1]
-        return {"absent": f"'{text}' exits with {process.returncode}: {error}"}
+    error = (process.stderr.strip().splitlines() or [""])[-1]
+    if process.returncode != 0:
+        return {"absent": f"'{text}' exits with {process.returncode}: {error or 'no message'}"}
+    if not printed:
+        return {"absent": f"'{text}' prints no value{f', but the error {error}' if error else ''}"}
     try:
         return {"value": float(printed)}
     except ValueError:

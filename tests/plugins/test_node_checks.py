@@ -142,8 +142,22 @@ def test_a_check_that_has_not_ended_says_nothing_of_silent_nodes(
     site: InventedRuns, llmb_here: Command
 ) -> None:
     before = check(site, HEALTHY)
-    check(site, {}, state="RUNNING")
+    check(site, {}, state="NOT_SUBMITTED")
+    running = check(site, {}, state="RUNNING")
+    (check(site, {}).place / "state.json").unlink()
     assert {name for _, _, name in shown(llmb_here, site)} == {before.name}
+    done = llmb_here("nodes", "show", "--install", site.folder)
+    assert f"llmb last asked: {running.id}. To wait" in " ".join(done.stderr.split())
+
+
+def test_a_check_without_any_file_leaves_its_nodes_unknown(
+    site: InventedRuns, llmb_here: Command
+) -> None:
+    failed = check(site, {}, state="FAILED", nodes="n[1-2]")
+    expected = [("n1", "UNKNOWN", failed.name), ("n2", "UNKNOWN", failed.name)]
+    assert shown(llmb_here, site) == expected
+    done = llmb_here("nodes", "show", "--install", site.folder)
+    assert "last asked" not in done.stderr
 
 
 def test_ranks_in_pods_are_not_taken_for_other_nodes_than_the_scheduler_names(
@@ -235,6 +249,13 @@ def test_a_wrong_rule_is_refused_before_the_job(planned: Callable[..., Any]) -> 
         message = " ".join(done.stderr.split())
         assert "checks.yaml:4: facts.scratch.rule.at_least must be a number, not 'many'" in message
         assert "hint: write a number" in message
+
+
+@pytest.mark.parametrize("number", ["abc", "0", "-1", "1.5"])
+def test_a_number_of_gpus_is_one(planned: Callable[..., Any], number: str) -> None:
+    done = planned("check", "--gpus-per-node", number)
+    assert done.returncode == 2
+    assert f"--gpus-per-node must be a number of GPUs, not '{number}'" in done.stderr
 
 
 @pytest.mark.parametrize(("gpu_type", "unit"), [("cpu", "CPU hours"), ("h100", "GPU hours")])

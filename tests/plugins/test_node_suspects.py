@@ -3,6 +3,7 @@
 
 import json
 import random
+import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -249,6 +250,20 @@ def test_a_healthy_diagnosis_after_a_repair_acquits_but_only_on_its_path(
     assert "over the network alone" in found["evidence"][0]
     diagnosis(month, Faults(), paths=(NETWORK,))
     assert suspects(llmb_here, month) == []
+
+
+@pytest.mark.parametrize("damage", ["{", '"value": "fast"'])
+def test_a_damaged_diagnosis_is_named_and_omitted(
+    month: InventedRuns, llmb_here: Command, damage: str
+) -> None:
+    diagnosis(month, Faults(nodes={"n5": 0.7}))
+    diagnosis(month, Faults(nodes={"n7": 0.7}))
+    file = month.made[-1].work / diagnose.FILE
+    whole = damage == "{"
+    file.write_text(damage if whole else re.sub(r'"value": [\d.]+', damage, file.read_text()))
+    done = llmb_here("nodes", "suspects", "--install", month.folder)
+    assert (done.returncode, "n5" in done.stdout) == (0, True)
+    assert f"{file} is damaged" in " ".join(done.stderr.split())
 
 
 def test_a_diagnosis_that_ended_before_its_search_is_no_evidence(

@@ -114,9 +114,19 @@ def number_of_nodes(context: api.CommandContext, nodelist: str | None, count: in
 
 
 def per_node(context: api.CommandContext, passed: Mapping[str, str | None]) -> int:
-    """Return the GPUs of each node that take part."""
+    """Return the GPUs of each node that take part. Raises UsageError."""
+    from llmb import api
+
     gpus = passed["gpus_per_node"]
     if gpus is not None:
+        if not gpus.isdecimal() or int(gpus) == 0:
+            raise api.UsageError(
+                f"--gpus-per-node must be a number of GPUs, not '{gpus}'",
+                hint="--gpus-per-node 4, or omit it for all GPUs of each node",
+                code="value-type",
+                key="--gpus-per-node",
+                value=gpus,
+            )
         return int(gpus)
     return context.config.gpu(passed["gpu_type"] or context.config.gpu_type).gpus_per_node
 
@@ -282,8 +292,13 @@ def show(
     else:
         pairs = sorted(history.latest(checks).values(), key=lambda pair: pair[1].name)
     _print_history(pairs, fmt)
-    if not pairs and fmt == "table":
+    if fmt != "table":
+        return 0
+    if not pairs:
         api.say("no node was checked yet: llmb-run nodes check")
+    if open_checks := [check.run.id for check in checks if history.is_open(check.run)]:
+        newest = " ".join(open_checks[-_LISTED:])
+        api.say(f"not ended when llmb last asked: {newest}. To wait: llmb-run jobs wait {newest}")
     return 0
 
 

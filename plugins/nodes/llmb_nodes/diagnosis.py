@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from llmb_nodes import words
-from llmb_nodes.history import WORKLOAD
+from llmb_nodes.history import WORKLOAD, say_once
 from llmb_nodes.program import diagnose, strategy
 from llmb_nodes.program.strategy import Diagnosis, GroupTest, NodeFinding, Outcome, SearchPlan
 
@@ -119,12 +119,18 @@ def is_diagnosis(run: api.RunRecord) -> bool:
 
 
 def read(run: api.RunRecord) -> DiagnosisReport | None:
-    """Return the diagnosis of a run, None if it wrote none."""
-    answer = diagnose.read(run.work)
+    """Return the diagnosis of a run, None if it wrote none, or a damaged one, with a message."""
+    try:
+        answer = diagnose.read(run.work)
+        end = None if answer is None else strategy.next_round(*answer)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        answer = None  # a value of another kind
     if answer is None:
+        file = run.work / diagnose.FILE
+        if file.exists():
+            say_once(f"{file} is damaged. The diagnosis {run.id} is omitted.")
         return None
     plan, rounds = answer
-    end = strategy.next_round(plan, rounds)
     return DiagnosisReport(
         plan=plan, rounds=rounds, diagnosis=end if isinstance(end, Diagnosis) else None
     )

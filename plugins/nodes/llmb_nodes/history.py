@@ -60,6 +60,14 @@ def has_ended(run: api.RunRecord) -> bool:
     return state is not None and state.is_end
 
 
+def is_open(run: api.RunRecord) -> bool:
+    """Return True if the last poll of a run found that its job still runs or will run."""
+    from llmb import api
+
+    state = api.seen_state(run)
+    return state is not None and not state.is_over
+
+
 def read(run: api.RunRecord, job_nodes: str = "") -> list[words.NodeReport]:
     """Return the nodes of one check, worst first. Empty without a file of it.
 
@@ -70,7 +78,7 @@ def read(run: api.RunRecord, job_nodes: str = "") -> list[words.NodeReport]:
 
     reports, damaged = exchange.read_files(run.work)
     for path in damaged:
-        _say_once(f"{path} is damaged. The check {run.id} is judged without it.")
+        say_once(f"{path} is damaged. The check {run.id} is judged without it.")
     expected = api.expand_nodes(job_nodes)
     names = {report["node"] for report in reports}
     if names and names.isdisjoint(expected):
@@ -92,14 +100,14 @@ def table_of(run: api.RunRecord) -> Mapping[str, Any]:
     table, faults = usable(data)
     for fault in faults:
         # A rule of the site is in many checks.
-        _say_once(
+        say_once(
             f"{fault.key or TABLE} {fault.problem}. Checks with it are judged without it.",
             f"{run.directory / _RECORD}: ",
         )
     return table
 
 
-def _say_once(text: str, place: str = "") -> None:
+def say_once(text: str, place: str = "") -> None:
     """Print a message on standard error once in a command, after the first ``place`` with it."""
     import click
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,8 @@ FAULT, NOTE = "fault", "note"
 SEVERITIES = (FAULT, NOTE)
 _QUESTIONS = ("nvml", "file", "node", "command")
 _NO_NULL = "remove the key, and the value of llmb applies"
+
+_LIKENESS = 0.7  # of a typo: 'more' is not 'source'
 
 KeyPath = tuple[Hashable, ...]
 
@@ -85,6 +87,11 @@ def _fault(path: KeyPath, problem: str, hint: str) -> Iterator[RowFault]:
     yield RowFault(path=path, problem=problem, hint=hint)
 
 
+def _nearest(word: Any, choices: Collection[str]) -> str:
+    """Return the hint for a word that is not one of ``choices``."""
+    return api.suggest(str(word), choices, likeness=_LIKENESS)
+
+
 def _or_null(check: _Check) -> _Check:
     """Return the check that also accepts null, by which a site unsets a key."""
     return lambda value, path: iter(()) if value is None else check(value, path)
@@ -101,7 +108,7 @@ def _mapping(checks: Mapping[str, _Check]) -> _Check:
             if key in checks:
                 yield from checks[key](item, (*path, key))
             else:
-                hint = api.suggest(str(key), sorted(checks))
+                hint = _nearest(key, sorted(checks))
                 yield from _fault((*path, key), "is not a key here", hint)
 
     return check
@@ -167,7 +174,7 @@ def _switch(value: Any, path: KeyPath) -> Iterator[RowFault]:
 def _severity(value: Any, path: KeyPath) -> Iterator[RowFault]:
     if value not in SEVERITIES:
         problem = f"must be {' or '.join(SEVERITIES)}, not {value!r}"
-        yield from _fault(path, problem, api.suggest(str(value), SEVERITIES))
+        yield from _fault(path, problem, _nearest(value, SEVERITIES))
 
 
 def _question(value: Any, path: KeyPath) -> Iterator[RowFault]:
@@ -180,7 +187,7 @@ def _question(value: Any, path: KeyPath) -> Iterator[RowFault]:
 
     names = {"nvml": facts.NVML_NAMES, "node": facts.NODE_NAMES}.get(kind)
     if names is not None and name not in names:
-        yield from _fault(path, f"names no fact of {kind}: '{name}'", api.suggest(name, names))
+        yield from _fault(path, f"names no fact of {kind}: '{name}'", _nearest(name, names))
 
 
 RULES: Mapping[str, _Check] = {

@@ -264,6 +264,9 @@ def test_a_damaged_diagnosis_is_named_and_omitted(
     done = llmb_here("nodes", "suspects", "--install", month.folder)
     assert (done.returncode, "n5" in done.stdout) == (0, True)
     assert f"{file} is damaged" in " ".join(done.stderr.split())
+    file.unlink()  # one that has not begun
+    done = llmb_here("nodes", "suspects", "--install", month.folder)
+    assert "damaged" not in done.stderr
 
 
 def test_a_diagnosis_that_ended_before_its_search_is_no_evidence(

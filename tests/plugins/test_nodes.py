@@ -229,6 +229,7 @@ def test_a_site_adds_and_removes_rows(tmp_path: Path) -> None:
         ("facts: {a: {ask: node cores, rule: {most: 1}}}", "facts.a.rule.most"),
         ("measures: {new: {unit: GB/s}}", "measures.new"),
         ("[1]", ""),
+        ("", ""),
         ("{", None),
     ],
 )
@@ -258,6 +259,7 @@ def test_a_wrong_file_is_refused_at_its_place(tmp_path: Path, text: str, key: st
         ("facts:\n  a: &a\n    more: *a\n", "facts.a.more", 3, "ask"),
         ("facts:\n  a: {ask: node coers}\nmeasures:\n", "facts.a.ask", 2, "'cores'"),
         ("measures:\n  new: {unit: GB/s}\n", "measures.new", 2, "command"),
+        ("facts:\n  on: {asks: x}\n", "facts.True.asks", 1, "'ask'"),
         ("facts:\n  a: {ask: null}\n", "facts.a", 2, "ask"),
         ("facts:\n  a:\n    ask: node coers\n", "facts.a.ask", 3, "'cores'"),
         ("facts:\n  a:\n    ask: nvml drivr\n", "facts.a.ask", 3, "'driver'"),
@@ -311,7 +313,7 @@ def test_values_that_have_a_meaning_are_accepted(tmp_path: Path) -> None:
         "facts:\n"
         "  a: {ask: command x, rule: {at_least: 1.5, at_most: GPUS}, severity: note, source: null}\n"
         "  b: {ask: file /x, rule: {equals: 'on'}, severity: fault, types: {h100: null}}\n"
-        "  c: {ask: node cores, rule: null, types: {h100: {same: false}}}\n"
+        "  c: {ask: node cores, rule: null, types: {h100: {same: false}}, severity: null}\n"
         "measures: {disk: {minimum: null, spread: 0, types: {h100: {minimum: 1}}}}\n"
         "collective: {command: null, limit: 5}\npatience: 0.5\n"
     )
@@ -319,6 +321,7 @@ def test_values_that_have_a_meaning_are_accepted(tmp_path: Path) -> None:
     assert table["facts"]["a"]["rule"] == {"at_least": 1.5, "at_most": 4}
     assert table["facts"]["b"]["rule"] == {"equals": "on"}
     assert table["facts"]["c"]["rule"] == {"same": False}
+    assert [table["facts"][name]["severity"] for name in "abc"] == ["note", "fault", "note"]
     assert table["measures"]["disk"]["minimum"] == 1
     part, faults = usable(table)
     assert faults == []
@@ -332,6 +335,7 @@ def test_a_kept_table_is_judged_without_what_means_nothing() -> None:
             "b": {"ask": "node b", "rule": {"between": 3}, "severity": "falt"},
             "c": 4,
             "d": None,
+            "e": {"rule": None, "severity": None},
         },
         "measures": {"disk": {"unit": "GB/s", "minimum": "x"}, "memory": {"unit": "GB/s"}},
     }
@@ -341,7 +345,7 @@ def test_a_kept_table_is_judged_without_what_means_nothing() -> None:
         *("facts.b.severity", "facts.c", "measures.disk.minimum"),
     ]
     assert bad["facts"]["a"]["rule"]["at_least"] == "many"
-    reports = [report("n1", {"disk": 1.0}, facts={"a": 3.0, "b": 3.0, "c": 1.0})]
+    reports = [report("n1", {"disk": 1.0}, facts={"a": 3.0, "b": 3.0, "c": 1.0, "e": 1.0})]
     node = by_name(reports, table)["n1"]
     assert (node.word, node.reasons) == ("FAULT", ("a is 3; it must be at most 2",))
     assert node.measures["disk"].value == 1.0
@@ -357,6 +361,7 @@ def test_a_damaged_table_has_no_rules(data: Any) -> None:
 @pytest.mark.parametrize(
     "damage",
     [
+        {"schema": 2},
         {"node": 3},
         {"local_rank": None},
         {"rounds": None},

@@ -81,7 +81,7 @@ class Suspect:
     alone: str = ""
     #: What an administrator can do.
     fixes: tuple[str, ...] = ()
-    #: Its newest check is UNKNOWN, so the check before it is the evidence.
+    #: Its newest check is UNKNOWN, so an earlier check is the evidence.
     is_unknown_now: bool = False
 
     @property

@@ -88,7 +88,7 @@ def _say_more(listed: Sequence[Suspect], runs: int) -> None:
     if unknown := [suspect.name for suspect in listed if suspect.is_unknown_now]:
         api.say(
             f"UNKNOWN in the newest check: {api.fold_nodes(unknown)}. That does not acquit a node,"
-            " so the check before it counts."
+            " so an earlier check counts."
         )
     api.say("avoid them in later jobs: --exclude @suspects")
     api.say("for an administrator: llmb-run report --page nodes")

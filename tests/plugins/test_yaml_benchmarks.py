@@ -214,7 +214,7 @@ parse:
     [
         ("{count}", "{cuont}", 3, "launch.program.argv.1"),
         ("start: once", "start: onse", 3, "launch.start"),
-        ("program: serve", "program: 'serve \"'", 3, "launch.program"),
+        ("program: serve", "program: 'serve \"'", 3, "launch.server.program"),
         ("start: once", "files: [none.txt]", 3, "launch.files.0"),
         ("start: once", "image: x", 3, "launch.image"),
         ("{rate: '", "{rat: '", 7, "parse.patterns.rat"),

@@ -273,6 +273,28 @@ def test_where_every_pair_fails_nobody_is_good() -> None:
     assert assessment.answer == NOT_ACCEPTED
 
 
+@pytest.mark.parametrize("bad", [None, "n3"])
+def test_a_job_that_cannot_run_beside_one_that_can_is_listed(bad: str | None) -> None:
+    plan = """\
+title: A test
+phases:
+  - {name: node, nodes: 1, jobs: [{job: microbench_gemm}, {job: microbench_all_reduce}]}
+"""
+    reason = "it needs two ranks"
+    acceptance = an_acceptance(plan, cannot_run={"node.microbench_all_reduce": reason})
+
+    def machine(_phase: str, group: Group, _number: int) -> Mapping[str, Any]:
+        return a_row(status="Failed") if group == (bad,) else a_row()
+
+    assessment, _, asked = carried_out(acceptance, machine)
+    assert assessment.answer == NOT_ACCEPTED
+    assert statuses(assessment) == {"node": NOT_RUN}
+    assert set(assessment.left) == ({bad} if bad else set())
+    assert {needed.session.split(".")[2] for needed in asked} == {"microbench_gemm"}
+    texts = [item.text for item in assessment.phases[0].items if item.status == NOT_RUN]
+    assert texts == [f"cannot run: {reason}"]
+
+
 def test_one_passing_attempt_is_enough() -> None:
     def machine(phase: str, _group: Group, number: int) -> Mapping[str, Any]:
         return a_row(ratio=(0.90 if number == 1 else 0.96) if phase == "training" else None)

@@ -292,7 +292,8 @@ class _Work:
         notes: list[str] = []
         for row in rows:
             nodes = [node for item in failed[row.name] for node in item.nodes]
-            self._confirm(row, first[row.name], nodes, partners, items, failed_nodes, notes)
+            if nodes:  # a row that passed or cannot run has nothing to measure again
+                self._confirm(row, first[row.name], nodes, partners, items, failed_nodes, notes)
         if self.needed or self.waiting:
             return self._open()
         return self._end(items, failed_nodes, notes)

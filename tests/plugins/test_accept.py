@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from llmb import api
+from llmb.errors import InputFaults
 from llmb_accept import certificate
 from llmb_accept.acceptance import FOLDER, Acceptance
 from llmb_accept.judge import (
@@ -34,7 +35,7 @@ from llmb_accept.judge import (
     split,
 )
 from llmb_accept.plan import PlanRow, find_plan, read_plan, shipped
-from llmb_accept.running import compared
+from llmb_accept.running import compared, lost_nodes
 
 PLAN = """\
 title: A test
@@ -44,6 +45,7 @@ phases:
   - {name: pairs, nodes: 2, jobs: [{job: microbench_all_reduce}]}
   - {name: training, attempts: 2, jobs: [{job: pretrain_llama3.1_8b, scale: [8, 16, 32], ratio_above: 0.95}]}
 """
+REFUSED = "Slurm would refuse a job, as it is down"
 NODES = ("n1", "n2", "n3", "n4", "n5")
 
 
@@ -89,14 +91,23 @@ def carried_out(
     acceptance: Acceptance,
     machine: Machine = sound,
     words: Mapping[str, str] | None = None,
+    down: Mapping[str, str] | None = None,
 ) -> tuple[Assessment, Evidence, list[Needed]]:
-    """Run a plan on a machine: whatever is needed is run, until nothing is."""
+    """Run a plan on a machine: whatever is needed is run, until nothing is.
+
+    ``down``: the nodes that the scheduler refuses, each from a session on.
+    """
     evidence, asked = Evidence(), list[Needed]()
+    refused: dict[str, str] = {}
     for _ in range(20):
         assessment = assess(acceptance, evidence)
         if assessment.is_complete:
             return assessment, evidence, asked
         for needed in assessment.needed:
+            refused |= {n: REFUSED for n, first in (down or {}).items() if first == needed.session}
+            if lost := {n: REFUSED for group in needed.groups for n in group if n in refused}:
+                acceptance = acceptance.with_lost(needed.phase, lost)
+                break
             asked.append(needed)
             for group in needed.groups:
                 evidence = after(acceptance, evidence, needed, group, machine, words or {})
@@ -293,6 +304,106 @@ phases:
     assert {needed.session.split(".")[2] for needed in asked} == {"microbench_gemm"}
     texts = [item.text for item in assessment.phases[0].items if item.status == NOT_RUN]
     assert texts == [f"cannot run: {reason}"]
+
+
+@pytest.mark.parametrize(
+    "session",
+    [
+        "node.microbench_gemm-bf16.1",
+        "pairs.microbench_all_reduce.1",
+        "training.pretrain_llama3_1_8b.1",
+    ],
+)
+def test_a_node_that_the_scheduler_refuses_fails_its_phase_and_the_plan_goes_on(
+    session: str,
+) -> None:
+    down = {"n3": f"test.{session}"}
+    assessment, _, asked = carried_out(an_acceptance(), down=down)
+    phase = session.partition(".")[0]
+    assert assessment.answer == NOT_ACCEPTED
+    assert set(assessment.left) == {"n3"}
+    assert assessment.left["n3"].startswith(f"{phase}: ")
+    assert REFUSED in assessment.left["n3"]
+    others = dict.fromkeys(statuses(assessment), PASSED)
+    assert statuses(assessment) == {**others, phase: FAILED}
+    sessions = [needed.session for needed in asked]
+    assert "test.training.pretrain_llama3_1_8b.1" in sessions
+    later = asked[sessions.index(f"test.{session}") :]
+    assert all("n3" not in group for needed in later for group in needed.groups)
+
+
+def test_a_node_that_is_lost_when_it_is_measured_again_fails() -> None:
+    def machine(phase: str, group: Group, number: int) -> Mapping[str, Any]:
+        is_bad = phase == "node" and group == ("n3",)
+        return a_row(status="Failed") if is_bad else sound(phase, group, number)
+
+    down = {"n3": "test.node.microbench_gemm-bf16.2"}
+    assessment, _, _ = carried_out(an_acceptance(), machine, down=down)
+    assert set(assessment.left) == {"n3"}
+    assert REFUSED in assessment.left["n3"]
+    assert "before: Failed: it broke" in assessment.left["n3"]
+
+
+def test_a_lost_partner_is_replaced_and_blames_no_other_node() -> None:
+    def machine(phase: str, group: Group, number: int) -> Mapping[str, Any]:
+        is_bad = phase == "pairs" and "n4" in group
+        return a_row(status="Failed") if is_bad else sound(phase, group, number)
+
+    down = {"n1": "test.pairs.microbench_all_reduce.2"}
+    assessment, _, asked = carried_out(an_acceptance(), machine, down=down)
+    assert set(assessment.left) == {"n1", "n4"}
+    assert asked[-2].groups == (("n3", "n2"), ("n4", "n5"))
+
+
+def test_a_cluster_whose_nodes_are_all_lost_is_not_accepted() -> None:
+    down = dict.fromkeys(NODES, "test.training.pretrain_llama3_1_8b.1")
+    assessment, _, _ = carried_out(an_acceptance(), down=down)
+    assert set(assessment.left) == set(NODES)
+    assert statuses(assessment)["training"] == NOT_RUN
+
+
+def test_jobs_that_ran_before_a_node_was_lost_do_not_run_again() -> None:
+    plan = """\
+title: A test
+phases:
+  - {name: all, jobs: [{job: m}]}
+  - {name: more, jobs: [{job: a}, {job: b}]}
+  - {name: check, check: quick}
+"""
+    acceptance = an_acceptance(plan)
+    _, evidence, _ = carried_out(acceptance)
+    before = replace(evidence, runs=tuple(r for r in evidence.runs if ".b." not in r.session))
+    assessment = assess(acceptance.with_lost("more", {"n3": REFUSED}), before)
+    (needed,) = assessment.needed
+    assert (needed.session, needed.groups) == ("test.more.b.1", (("n1", "n2", "n4", "n5"),))
+    # The check that ran has all nodes. A further one that was not refused has the others.
+    assessment = assess(acceptance.with_lost("check", {"n3": REFUSED}), evidence)
+    assert assessment.is_complete
+    assert set(assessment.left) == {"n3"}
+    unchecked = replace(evidence, runs=evidence.runs[:-1])
+    assessment = assess(acceptance.with_lost("check", {"n3": REFUSED}), unchecked)
+    assert assessment.needed[0].groups == (("n1", "n2", "n4", "n5"),)
+
+
+def fault(code: str = "nodes-out-of-service", key: str = "nodelist", value: Any = "n[3-4]") -> Any:
+    return api.Fault(message="it is down", code=code, key=key, value=value)
+
+
+@pytest.mark.parametrize(
+    ("faults", "lost"),
+    [
+        ([fault()], ["n3", "n4"]),
+        ([fault(), fault(key="", value=3)], ["n3", "n4"]),  # the partition is too small now
+        ([fault(key="", value=3)], []),
+        ([fault(), fault("slurm-would-refuse", "", "Invalid account")], []),
+        ([fault(value="m1")], []),
+        ([], []),
+    ],
+)
+def test_only_a_node_of_the_acceptance_that_is_down_is_lost(
+    faults: list[api.Fault], lost: list[str]
+) -> None:
+    assert [*lost_nodes(InputFaults(faults), NODES)] == lost
 
 
 def test_one_passing_attempt_is_enough() -> None:

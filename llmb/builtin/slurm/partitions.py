@@ -16,6 +16,7 @@ from llmb.contract.launch import Launch
 from llmb.contract.sbatch import SlurmConfig, seconds
 from llmb.contract.schema import ClusterConfig
 from llmb.core.names import suggest
+from llmb.core.node_lists import expand
 from llmb.core.scan import plain
 from llmb.core.times import clock
 from llmb.errors import Fault, LlmbError
@@ -207,6 +208,17 @@ def unknown_nodes(by_name: Mapping[str, Partition], names: Collection[str]) -> s
         if nodes.is_unknown
     ]
     return ",".join(dict.fromkeys(shown))
+
+
+def out_of_service(by_name: Mapping[str, Partition]) -> dict[str, str]:
+    """Return each node that takes no jobs, with its state in words."""
+    return {
+        name: _state_in_words(nodes)
+        for partition in by_name.values()
+        for nodes in partition.nodes
+        if not nodes.in_service
+        for name in expand(nodes.names)
+    }
 
 
 def unknown_fault(nodes: str) -> Fault:

@@ -2,10 +2,12 @@
 """Asks Slurm which runs it would refuse (sbatch --test-only)."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from llmb.builtin.slurm.commands import Client, SilentError, full_queue, refusal
 from llmb.builtin.slurm.sbatch_options import GPU_OPTIONS
 from llmb.contract.sbatch import NODE_OPTIONS
+from llmb.core.node_lists import expand, fold
 from llmb.core.values import dataclass
 from llmb.errors import Fault
 from llmb.kit.advice import advice
@@ -19,6 +21,7 @@ _OF_THE_WHOLE = frozenset(
     {*_NOT_TESTED, *_SIZES, *GPU_OPTIONS, "no-requeue", "exclusive", "mem", "gres", "partition"}
 )
 _SHOWN = ("account", "partition", "qos", "gres", "reservation", "constraint", "nodelist", "time")
+OUT_OF_SERVICE = "nodes-out-of-service"
 _NO_NODE = "Requested node configuration is not available"
 
 
@@ -33,6 +36,8 @@ class Refusal:
     partition: str | None
     #: The options that say which nodes it may use, as ``--exclude n[1-4]``.
     placement: tuple[str, ...] = ()
+    #: The nodes that it names, as ``n[1-4]``.
+    nodelist: str = ""
 
     @property
     def is_of_nodes(self) -> bool:
@@ -54,6 +59,24 @@ class Refusal:
             hint=hint,
             code="slurm-would-refuse",
             value=self.reason,
+        )
+
+    def fault_with(self, states: Mapping[str, str]) -> Fault:
+        """Return the fault. ``states``: the nodes that are out of service, each with its state.
+
+        If no node fits because nodes that the job names are out of service, it names those.
+        """
+        out = [name for name in dict.fromkeys(expand(self.nodelist)) if name in states]
+        if not self.is_of_nodes or not out:
+            return self.fault
+        shown = " and ".join(f"{name} is {states[name]}" for name in out)
+        return replace(
+            self.fault,
+            message=f"{self.fault.message}, as {shown}",
+            hint="name other nodes; with --force the job waits for the nodes",
+            code=OUT_OF_SERVICE,
+            key="nodelist",
+            value=fold(out),
         )
 
 
@@ -81,6 +104,7 @@ def refusals(
                 reason=reason,
                 partition=tested.get("partition"),
                 placement=_placement(tested),
+                nodelist=tested.get("nodelist") or "",
             )
 
 
@@ -123,6 +147,7 @@ def _parts(client: Client, options: Options, usable: frozenset[str]) -> Iterator
                 reason=reason,
                 partition=partition,
                 placement=_placement({name: options[name]}),
+                nodelist=(options[name] or "") if name == "nodelist" else "",
             )
 
 

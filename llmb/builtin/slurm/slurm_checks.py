@@ -160,7 +160,8 @@ def _slurm_faults(
         faults, refused = _judge(launches, setting, client, by_partition)
     unknown = partitions.unknown_nodes(by_partition, names)
     doubted = [refusal for refusal in refused if unknown and refusal.is_of_nodes]
-    faults += [refusal.fault for refusal in refused if refusal not in doubted]
+    states = partitions.out_of_service(by_partition)
+    faults += [refusal.fault_with(states) for refusal in refused if refusal not in doubted]
     return [*faults, partitions.unknown_fault(unknown)] if doubted else faults
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,8 @@ class Acceptance:
     baseline: str | None = None
     #: Why a phase or a row (``PHASE.ROW``) cannot run here.
     cannot_run: Mapping[str, str] = field(default_factory=dict)
+    #: By phase: the nodes that the scheduler refused during it, each with the reason, oldest first.
+    lost: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def plan(self) -> AcceptancePlan:
@@ -57,6 +59,10 @@ class Acceptance:
     def session(self, *parts: str) -> str:
         """Return the name of the session of a phase, a row and a round."""
         return ".".join((self.name, *parts))
+
+    def with_lost(self, phase: str, nodes: Mapping[str, str]) -> Acceptance:
+        """Return the acceptance with further nodes that the scheduler refused in a phase."""
+        return replace(self, lost={**self.lost, phase: {**self.lost.get(phase, {}), **nodes}})
 
     def nodelist(self, group: Iterable[str]) -> str:
         """Return ``--nodelist`` for a group of nodes, empty on a single machine."""

@@ -25,6 +25,7 @@ _ENDED = (SUCCESS, "Failed", "Cancelled", "Unknown")
 # of the median, the spread of its row. They are those of the checks of nodes.
 DEVIATIONS, FLOOR, FEWEST = 3.5, SPREAD, 3
 _OF_NORMAL = 1.4826  # the standard deviation of normal values by their median absolute deviation
+_NONE_LEFT = "no node is left"
 CONFIRMING = 2  # the round in which groups that failed are measured again
 
 Group = tuple[str, ...]
@@ -87,6 +88,8 @@ class Needed:
     groups: tuple[Group, ...]
     #: Of each job.
     gpus: int
+    #: The phase that needs them.
+    phase: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +190,7 @@ class _Work:
         """Return the outcome, of the status ``open`` if runs are missing."""
         phase = self.phase
         if not self.nodes:
-            return self._not_run("no node is left")
+            return self._not_run(_NONE_LEFT)
         if phase.check is not None:
             reason = self.acceptance.cannot_run.get(phase.name)
             return self._not_run(reason) if reason is not None else self._checked(phase.check)
@@ -199,6 +202,26 @@ class _Work:
         if phase.nodes > len(self.nodes):
             return self._not_run(f"it needs {phase.nodes} nodes, and {len(self.nodes)} are left")
         return self._of_groups(rows, phase.nodes)
+
+    @property
+    def lost(self) -> Mapping[str, str]:
+        """The nodes that the scheduler refused in this phase, each with the reason."""
+        refused = self.acceptance.lost.get(self.phase.name, {})
+        return {node: why for node, why in refused.items() if node in self.nodes}
+
+    def _group_of_all(self, session: str, choose: Callable[[Group], Group]) -> Group:
+        """Return the nodes of a job on all nodes: those it ran on, else all that are not lost.
+
+        Nodes that were lost after a run do not make it run again. ``choose`` is given all nodes,
+        and then those without the first that was lost, and so on.
+        """
+        lost = [*self.lost]
+        for count in range(len(lost) + 1):
+            gone = lost[:count]
+            group = choose(tuple(node for node in self.nodes if node not in gone))
+            if self.evidence.find(session, self.acceptance.nodelist(group)) is not None:
+                break
+        return group
 
     def _is_for_gpu(self, row: PlanRow) -> bool:
         return not row.gpu_types or self.acceptance.gpu_type in row.gpu_types
@@ -213,13 +236,22 @@ class _Work:
         failed_nodes: Mapping[str, str] | None = None,
         notes: Sequence[str] = (),
     ) -> PhaseOutcome:
+        failed_nodes = failed_nodes or {}
+        unnamed = {node: why for node, why in self.lost.items() if node not in failed_nodes}
+        items = [
+            *items,
+            *(
+                Item(name="node", nodes=(node,), status=FAILED, text=why)
+                for node, why in unnamed.items()
+            ),
+        ]
         statuses = {item.status for item in items}
         status = next((word for word in (OPEN, NOT_RUN, FAILED) if word in statuses), PASSED)
         return PhaseOutcome(
             name=self.phase.name,
             status=status,
             items=tuple(items),
-            left=failed_nodes or {},
+            left={**failed_nodes, **unnamed},
             notes=tuple(notes),
         )
 
@@ -229,13 +261,18 @@ class _Work:
     # A check of nodes
 
     def _checked(self, kind: str) -> PhaseOutcome:
-        session = self.acceptance.session(self.phase.name)
-        run = self.evidence.find(session, self.acceptance.nodelist(self.nodes))
+        name = self.phase.name
+        session = self.acceptance.session(name)
+        group = self._group_of_all(session, lambda nodes: nodes)
+        if not group:
+            return self._end([])
+        run = self.evidence.find(session, self.acceptance.nodelist(group))
         if run is None:
-            gpus = len(self.nodes) * self.acceptance.gpus_per_node
-            self.needed.append(
-                Needed(session=session, row=None, check=kind, groups=(self.nodes,), gpus=gpus)
+            gpus = len(group) * self.acceptance.gpus_per_node
+            needed = Needed(
+                session=session, row=None, check=kind, groups=(group,), gpus=gpus, phase=name
             )
+            self.needed.append(needed)
             return self._open()
         if run.is_open:
             self.waiting.append(run.id)
@@ -245,7 +282,7 @@ class _Work:
             words = {self.nodes[0]: next(iter(words.values()))}
         silent = NodeWord(word="UNKNOWN", reasons=("the check has nothing of it",))
         items, failed_nodes = [], {}
-        for node in self.nodes:
+        for node in group:
             node_word = words.get(node, silent)
             text = "; ".join((node_word.word, *node_word.reasons))
             is_ok = node_word.word == OK
@@ -263,12 +300,17 @@ class _Work:
 
     def _tried(self, row: PlanRow) -> Item:
         """Return the item of the first attempt that passed, or of the last one."""
-        try:
-            group, gpus = placed(row, self.nodes, self.acceptance.gpus_per_node)
-        except LookupError as error:
-            return Item(name=row.name, nodes=self.nodes, status=NOT_RUN, text=str(error))
+        per_node = self.acceptance.gpus_per_node
+        if self.lost.keys() >= set(self.nodes):
+            return Item(name=row.name, nodes=self.nodes, status=NOT_RUN, text=_NONE_LEFT)
         item = None
         for attempt in range(1, self.phase.attempts + 1):
+            session = self.acceptance.session(self.phase.name, row.name, str(attempt))
+            try:
+                group = self._group_of_all(session, lambda nodes: placed(row, nodes, per_node)[0])
+                group, gpus = placed(row, group, per_node)
+            except LookupError as error:
+                return Item(name=row.name, nodes=self.nodes, status=NOT_RUN, text=str(error))
             (item,) = self._round(row, (group,), gpus, attempt, lambda _value: None)
             if item.status != FAILED:
                 break
@@ -286,7 +328,7 @@ class _Work:
             row.name: [item for item in first[row.name] if item.status == FAILED] for row in rows
         }
         suspects = {node for items in failed.values() for item in items for node in item.nodes}
-        partners = [node for node in self.nodes if node not in suspects]
+        partners = [node for node in self.nodes if node not in {*suspects, *self.lost}]
         items = [item for of_row in first.values() for item in of_row if item.status != FAILED]
         failed_nodes: dict[str, str] = {}
         notes: list[str] = []
@@ -359,15 +401,25 @@ class _Work:
             )
         session = self.acceptance.session(self.phase.name, row.name, str(number))
         runs = [self.evidence.find(session, self.acceptance.nodelist(group)) for group in groups]
-        missing = tuple(group for group, run in zip(groups, runs, strict=True) if run is None)
+        missing = tuple(
+            group
+            for group, run in zip(groups, runs, strict=True)
+            if run is None and not self.lost.keys() & set(group)
+        )
         if missing:
-            self.needed.append(Needed(session=session, row=row, groups=missing, gpus=gpus))
+            needed = Needed(
+                session=session, row=row, groups=missing, gpus=gpus, phase=self.phase.name
+            )
+            self.needed.append(needed)
         self.waiting += [run.id for run in runs if run is not None and run.is_open]
         items = [self._item(row, group, run) for group, run in zip(groups, runs, strict=True)]
         too_slow = limit or self._limit(row, items)
         return [self._compared(item, too_slow) for item in items]
 
     def _item(self, row: PlanRow, group: Group, run: AcceptanceRun | None) -> Item:
+        gone = [f"{node}: {self.lost[node]}" for node in group if node in self.lost]
+        if run is None and gone:
+            return Item(name=row.name, nodes=group, status=FAILED, text="; ".join(gone))
         if run is None or run.is_open:
             return Item(name=row.name, nodes=group, status=OPEN)
         problem = problem_of(run.row, row)

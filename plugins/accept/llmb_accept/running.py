@@ -15,7 +15,7 @@ import click
 import yaml
 
 from llmb import api
-from llmb_accept.acceptance import Acceptance, root_of
+from llmb_accept.acceptance import Acceptance, root_of, save
 from llmb_accept.judge import (
     AcceptanceRun,
     Assessment,
@@ -31,6 +31,7 @@ from llmb_accept.judge import (
 if TYPE_CHECKING:
     from llmb_accept.plan import Phase, PlanRow
 
+_OUT_OF_SERVICE = "nodes-out-of-service"  # the code of a refusal
 _UNSENT = "NOT_SUBMITTED"  # the state of a run that no scheduler has
 
 
@@ -142,21 +143,54 @@ def _words(context: api.CommandContext, run: str, options: Sequence[str]) -> dic
 
 
 def complete(context: api.CommandContext, acceptance: Acceptance) -> tuple[Assessment, Evidence]:
-    """Submit and wait until nothing of the plan is left to run. Raises LlmbError."""
-    folder = root_of(context.config) / acceptance.name
+    """Submit and wait until nothing of the plan is left to run. Raises LlmbError.
+
+    A node that was good for a job of the plan, and that the scheduler then refuses, is lost.
+    """
+    root = root_of(context.config)
     while True:
         evidence = gather(context, acceptance)
         assessment = assess(acceptance, evidence)
         if assessment.is_complete:
             return assessment, evidence
+        known = acceptance
         for needed in assessment.needed:
-            _submit(context, acceptance, needed, folder)
+            try:
+                _submit(context, acceptance, needed, root / acceptance.name)
+            except api.LlmbError as error:
+                lost = lost_nodes(error, acceptance.nodes) if evidence.runs else {}
+                if not lost.keys() - acceptance.lost.get(needed.phase, {}).keys():
+                    raise
+                for node, reason in lost.items():
+                    api.say(f"{node} fails {needed.phase}: {reason}")
+                # Written at once, so that the archive and a continued acceptance know it too.
+                acceptance = acceptance.with_lost(needed.phase, lost)
+                save(root, acceptance)
+        if acceptance is not known:
+            continue
         if assessment.needed:
             before, assessment = assessment, assess(acceptance, gather(context, acceptance))
             if assessment.needed == before.needed and not assessment.waiting:
                 raise _not_submitted(assessment.needed[0].session)
         if assessment.waiting:
             context.call(["jobs", "wait", *assessment.waiting])
+
+
+def lost_nodes(error: api.LlmbError, nodes: Sequence[str]) -> dict[str, str]:
+    """Return which of ``nodes`` are out of service, each with the reason.
+
+    Empty if a submission was refused for another cause, or for that one too.
+    """
+    faults: Sequence[api.Fault] = getattr(error, "faults", ())
+    if any(fault.code != _OUT_OF_SERVICE for fault in faults):
+        return {}
+    return {
+        node: fault.message
+        for fault in faults
+        if fault.key == "nodelist"  # one without it is about a whole partition
+        for node in api.expand_nodes(str(fault.value))
+        if node in nodes
+    }
 
 
 def _submit(

@@ -119,6 +119,7 @@ if TYPE_CHECKING:
         expand_nodes as expand_nodes,
         fold_nodes as fold_nodes,
         hold_lock as hold_lock,
+        parse_yaml as parse_yaml,
         read_yaml as read_yaml,
         render_table as render_table,
         say as say,

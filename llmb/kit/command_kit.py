@@ -46,6 +46,16 @@ def read_yaml(path: Path) -> Any:
     return yamlfile.load(path, strict=False, most=_MOST).data
 
 
+def parse_yaml(text: str, name: str) -> Any:
+    """Return the data in a YAML text of a user. ``name``: its file, for messages.
+
+    Raises UsageError with the line of each fault, also for a key that is repeated.
+    """
+    from llmb.core import yamlfile
+
+    return yamlfile.parse(text, name=name).data
+
+
 def write_file(path: Path, text: str) -> None:
     """Write a file of the install directory, whose folder may not exist yet.
 

@@ -644,6 +644,7 @@ def broken() -> Iterator[tuple[str, str]]:
     yield "phases: []", "title"
     yield "title: x\nphases: []", "phases"
     yield "[", ""
+    yield "title: x\ntitle: y\nphases: [{name: a, check: quick}]", ""
 
 
 @pytest.mark.parametrize(("text", "key"), list(broken()))
@@ -653,6 +654,21 @@ def test_a_fault_of_a_plan_names_its_place(text: str, key: str) -> None:
     assert (refused.value.code, refused.value.key) == ("plan-invalid", key)
     assert refused.value.message.startswith("mine.yaml")
     assert refused.value.hint
+
+
+def test_a_key_that_a_plan_has_twice_is_refused_with_both_lines() -> None:
+    text = """\
+title: x
+phases:
+  - name: node
+    jobs:
+      - job: microbench_gemm
+        minimum: {tflops: 999}
+        minimum: {tflops: 0.0001}
+"""
+    with pytest.raises(api.UsageError) as refused:
+        read_plan(text, "dup.yaml")
+    assert refused.value.message == "dup.yaml:7: duplicate key 'minimum' (first in line 6)"
 
 
 def test_every_shipped_plan_is_read_and_has_the_phases_of_an_acceptance() -> None:

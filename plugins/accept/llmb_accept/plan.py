@@ -11,8 +11,6 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from llmb import api
 
 #: Each entry point of this group names a package with plans, one in each YAML file.
@@ -20,6 +18,7 @@ GROUP = "llmb_accept.plans"
 ALL = "all"
 CHECKS = ("quick", "full")
 SPREAD = 0.035
+_CORRECT = "correct it: the file is one mapping, and each key is there once"
 _NAME = re.compile(r"[A-Za-z][\w-]*", re.ASCII)
 _HERE = Path(__file__).parent / "plans"
 _PLAN_KEYS = ("name", "title", "statement", "one_release", "phases")
@@ -130,9 +129,11 @@ class _Reader:
 
     def plan(self, text: str) -> AcceptancePlan:
         try:
-            data = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise self.fault("", f"is no YAML: {error}", "correct it") from error
+            data = api.parse_yaml(text, self.place)
+        except api.UsageError as error:
+            raise api.UsageError(
+                error.message, hint=error.hint or _CORRECT, code="plan-invalid", value=self.place
+            ) from error
         values = self.keys("", data, _PLAN_KEYS, required=("title", "phases"))
         phases = tuple(self.phases(values["phases"]))
         if not phases:

@@ -818,6 +818,23 @@ def test_the_nodes_must_be_named(llmb_run: Callable[..., Any], install: Path) ->
     assert "--nodelist" in done.stderr
 
 
+@pytest.mark.parametrize("option", ["nodelist", "partition", "account", "qos", "reservation"])
+def test_an_option_of_slurm_is_refused_on_a_single_machine(
+    llmb_run: Callable[..., Any], install: Path, option: str
+) -> None:
+    path = install / "cluster_config.yaml"
+    config = {**yaml.safe_load(path.read_text()), "cluster_type": "local"}
+    del config["slurm"]
+    path.write_text(yaml.safe_dump(config))
+    words = ("accept", "quick", "--dry-run", "--install", install)
+    assert llmb_run(*words).returncode == 0
+    done = llmb_run(*words, f"--{option}", "n1")
+    assert done.returncode == 2
+    refused = f"error: --{option} is an option of Slurm, and this cluster has type local"
+    assert refused in " ".join(done.stderr.split())
+    assert done.stdout == ""
+
+
 def test_an_unknown_baseline_is_refused(llmb_run: Callable[..., Any], install: Path) -> None:
     words = ("accept", "quick", "--nodelist", "n[1-4]", "--baseline", "april", "--dry-run")
     done = llmb_run(*words, "--install", install)

@@ -33,6 +33,7 @@ _PASSED = {
     "gpu-type": ("TYPE", "GPU type, on a cluster with several."),
     "image": ("IMAGE", "Another image for all jobs."),
 }
+_OF_SLURM = ("nodelist", "partition", "account", "qos", "reservation")
 
 
 def _passed(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -181,6 +182,7 @@ def _new(
     config = context.config
     if baseline is not None:
         _check_baseline(context, baseline)
+    _check_options(config, {"nodelist": nodelist, **passed})
     gpu_type = passed["gpu_type"] or config.gpu_type
     names_nodes = config.traits.sbatch_options and not config.traits.one_machine
     if not names_nodes and not config.traits.one_machine:
@@ -212,6 +214,22 @@ def _new(
         created=_now(),
         options=tuple(words),
     )
+
+
+def _check_options(config: api.ClusterConfig, options: Mapping[str, str | None]) -> None:
+    """Raise UsageError for an option of Slurm on a cluster without Slurm, as ``submit`` does."""
+    from llmb import api
+
+    for name in _OF_SLURM if not config.traits.sbatch_options else ():
+        if options[name] is not None:
+            kind = config.cluster_type
+            raise api.UsageError(
+                f"--{name} is an option of Slurm, and this cluster has type {kind}",
+                hint=config.traits.instead_of(name),
+                code="option-without-effect",
+                key=f"--{name}",
+                value=kind,
+            )
 
 
 def _check_baseline(context: api.CommandContext, name: str) -> None:

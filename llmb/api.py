@@ -120,6 +120,7 @@ if TYPE_CHECKING:
         fold_nodes as fold_nodes,
         hold_lock as hold_lock,
         parse_yaml as parse_yaml,
+        read_nodes as read_nodes,
         read_yaml as read_yaml,
         render_table as render_table,
         say as say,

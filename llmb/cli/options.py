@@ -138,7 +138,8 @@ def _keep_slurm_option(
 
 def _keep(context: click.Context, sbatch_options: dict[str, str | bool]) -> None:
     """Keep these options of sbatch for the command. Raises UsageError for two different values."""
-    from llmb.contract.sbatch import OWN_OPTIONS
+    from llmb.contract.sbatch import NODE_OPTIONS, OWN_OPTIONS
+    from llmb.core import node_lists
 
     slurm_args = context.ensure_object(CliContext).slurm_args
     for name, value in sbatch_options.items():
@@ -147,6 +148,15 @@ def _keep(context: click.Context, sbatch_options: dict[str, str | bool]) -> None
                 f"--{name} and --slurm-arg {name}= have different values",
                 hint="give one of them",
                 code="option-conflict",
+                key=f"--{name}",
+                value=value,
+            )
+        is_of_nodes = name in NODE_OPTIONS and isinstance(value, str)
+        if is_of_nodes and not node_lists.has_brackets_closed(str(value)):
+            raise UsageError(
+                f"--{name}: '{value}' is not a list of nodes",
+                hint=node_lists.HINT,
+                code="value-not-allowed",
                 key=f"--{name}",
                 value=value,
             )

@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from llmb.core import node_lists
 from llmb.core.names import suggest
 from llmb.core.values import dataclass
 from llmb.errors import KeyFaultError
@@ -99,6 +100,7 @@ class SlurmOptions:
                 raise KeyFaultError(
                     f"must be text, a number or null, not {item!r}", key, code="value-type"
                 )
+        check_node_lists(value)
         return cls(dict(value))
 
     def unparse(self) -> dict[str, str | int | None]:
@@ -131,6 +133,19 @@ def check_slurm_args(args: Mapping[str, object], *path: str) -> None:
         if name in _table()["fixed"] or name.removeprefix("no-").startswith("container-"):
             message, hint = f"--{name} is set by llmb", hint_for_key(name, _TOP_LEVEL)
             raise KeyFaultError(message, *path, key, hint=hint, code="key-reserved", value=name)
+
+
+def check_node_lists(options: Mapping[str, object], *path: str) -> None:
+    """Raise KeyFaultError, at ``path`` and the option's name, for nodes with an open bracket.
+
+    Slurm would read ``n[1-`` in its own way, or refuse it when llmb has recorded the runs.
+    """
+    for key, value in options.items():
+        is_of_nodes = long_name(str(key)) in NODE_OPTIONS and isinstance(value, str)
+        if is_of_nodes and not node_lists.has_brackets_closed(str(value)):
+            raise KeyFaultError(
+                f"'{value}' is not a list of nodes", *path, key, hint=node_lists.HINT, value=value
+            )
 
 
 def seconds(limit: str) -> int | None:
@@ -190,6 +205,8 @@ class SlurmConfig:
                 value=self.clusters,
             )
         check_slurm_args(self.args, "args")
+        check_node_lists({"nodelist": self.nodelist, "exclude": self.exclude})
+        check_node_lists(self.args, "args")
         for key, value in self.args.items():
             if long_name(key) == "time" and not (type(value) in (str, int) and seconds(str(value))):
                 shown = "null" if value is None else value

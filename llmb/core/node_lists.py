@@ -10,6 +10,8 @@ _MOST = 100_000  # names of a list
 _LONGEST = 512  # characters of a name; a host has at most 253
 _NUMBER = re.compile(r"\d{1,255}", re.ASCII)
 _PART = r"(?:[^\[\],\s*?]|\[\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*\])+"
+_BRACKETS = re.compile(r"[^\[\]]*(?:\[[^\[\]]+\][^\[\]]*)*")
+HINT = "write node names, or ranges in closed brackets: n[1-4],n7"
 _LIST = re.compile(rf"\s*{_PART}(?:[,\s]+{_PART})*\s*")
 
 
@@ -26,6 +28,14 @@ def is_list(text: str) -> bool:
     return _LIST.fullmatch(text) is not None and all(
         len(last) <= _LONGEST and int(first) <= int(last) for first, last in ranges
     )
+
+
+def has_brackets_closed(text: str) -> bool:
+    """Return True unless a bracket of ``text`` is not closed, not open, nested or empty.
+
+    It is less strict than ``is_list``, as Slurm's options also take other texts, such as a file.
+    """
+    return _BRACKETS.fullmatch(text) is not None
 
 
 def short_name(node: str) -> str:

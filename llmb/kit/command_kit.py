@@ -8,6 +8,7 @@ from typing import Any
 
 from llmb.core import console, files, locks, node_lists, tables
 from llmb.core.tables import Column, Row
+from llmb.errors import UsageError
 
 
 def say(text: str) -> None:
@@ -21,6 +22,19 @@ def say(text: str) -> None:
 def expand_nodes(text: str) -> list[str]:
     """Return the names of a list: ``n[01-03,7],login`` is n01, n02, n03, n7 and login."""
     return [*node_lists.expand(text)]
+
+
+def read_nodes(text: str, option: str) -> list[str]:
+    """Return the names of a list that a user wrote in ``option``. Raises UsageError."""
+    if not node_lists.is_list(text):
+        raise UsageError(
+            f"{option}: '{text}' is not a list of nodes",
+            hint=node_lists.HINT,
+            code="value-not-allowed",
+            key=option,
+            value=text,
+        )
+    return [*dict.fromkeys(node_lists.expand(text))]
 
 
 def fold_nodes(names: Iterable[str]) -> str:

@@ -2,6 +2,7 @@
 """Plans and their judging: what passes, what never does, which node is named, plans as files."""
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +13,9 @@ import yaml
 
 from llmb import api
 from llmb.errors import InputFaults
-from llmb_accept import certificate
+from llmb_accept import acceptance as store, certificate, running
 from llmb_accept.acceptance import FOLDER, Acceptance
+from llmb_accept.commands import _carry_out
 from llmb_accept.judge import (
     ACCEPTED,
     FAILED,
@@ -833,6 +835,46 @@ def test_an_option_of_slurm_is_refused_on_a_single_machine(
     refused = f"error: --{option} is an option of Slurm, and this cluster has type local"
     assert refused in " ".join(done.stderr.split())
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize("nodes", ["n[1-", "n1]", "n[[1]]", "n[4-1]", "n[]", " "])
+def test_a_text_that_is_no_list_of_nodes_is_refused_as_it_was_written(
+    llmb_run: Callable[..., Any], install: Path, nodes: str
+) -> None:
+    for words in (("accept", "quick"), ("nodes", "check")):
+        done = llmb_run(*words, "--nodelist", nodes, "--dry-run", "--install", install)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"--nodelist: '{nodes}' is not a list of nodes" in done.stderr
+    assert list(install.iterdir()) == [install / "cluster_config.yaml"]
+
+
+def test_nothing_is_left_of_an_acceptance_whose_first_jobs_are_refused(
+    llmb_run: Callable[..., Any], install: Path
+) -> None:
+    """The nodes or the partition can be corrected, and the plan begun again under its name."""
+    words = ("accept", "quick", "--nodelist", "n[1-4]", "--install", install)
+    done = llmb_run(*words, PATH=str(Path(sys.executable).parent))  # no sbatch
+    assert done.returncode == 1
+    assert "nothing was submitted" in done.stderr
+    assert [*(install / "workloads" / FOLDER).glob("*/")] == []
+    assert llmb_run(*words, "--dry-run").returncode == 0
+
+
+@pytest.mark.parametrize("runs", [[], ["run0"]])
+def test_an_acceptance_with_runs_stays_if_a_later_submission_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, runs: list[str]
+) -> None:
+    def refuse(*_: object) -> None:
+        raise api.LlmbError("this Slurm has no partition 'x'")
+
+    acceptance = an_acceptance()
+    store.save(tmp_path, acceptance)
+    monkeypatch.setattr(running, "complete", refuse)
+    monkeypatch.setattr(running, "find_runs", lambda *_: runs)
+    context: Any = None
+    with pytest.raises(api.LlmbError, match="no partition"):
+        _carry_out(context, tmp_path, acceptance, "test.yaml", tmp_path / "a.zst", None, "json")
+    assert (store.load(tmp_path, "test") is not None) == bool(runs)
 
 
 def test_an_unknown_baseline_is_refused(llmb_run: Callable[..., Any], install: Path) -> None:

@@ -5,6 +5,7 @@ lost while its jobs run.
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -72,8 +73,6 @@ def test_a_node_that_goes_down_fails_its_phase_and_the_plan_ends(
     llmb_start: Callable[..., Any],
     tmp_path: Path,
 ) -> None:
-    from tests.slurm.conftest import wait_until
-
     site = site_at(kit)
     python = site.install / "venv" / "bin" / "python"
     python.unlink()
@@ -86,7 +85,10 @@ def test_a_node_that_goes_down_fails_its_phase_and_the_plan_ends(
     words = ("accept", plan, "--nodelist", "n[1-4]", "-o", output)
     process = llmb_start(*words, "--install", site.install, **kit.environ)
     running = ("squeue", "--noheader", "--nodelist=n3", "--states=running", "--format=%i")
-    wait_until(lambda: kit.run(*running).strip(), "the job on n3")
+    deadline = time.monotonic() + 180
+    while not kit.run(*running).strip():
+        assert time.monotonic() < deadline, "the job on n3 never began"
+        time.sleep(0.1)
     down()
     printed, _ = process.communicate(timeout=400)
     assert process.returncode == 3, printed

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -86,6 +87,11 @@ def save_certificate(root: Path, name: str, certificate: Mapping[str, Any]) -> N
 
 def _write(path: Path, data: Mapping[str, Any]) -> None:
     api.write_file(path, json.dumps(data, indent=1) + "\n")
+
+
+def forget(root: Path, name: str) -> None:
+    """Remove an acceptance of which nothing has run, so that its name is free again."""
+    shutil.rmtree(root / name, ignore_errors=True)
 
 
 def load(root: Path, name: str) -> Acceptance | None:

@@ -154,6 +154,11 @@ def _carry_out(
             f" llmb-run accept {plan_name} --name {current.name}"
         )
         raise
+    except (api.LlmbError, click.ClickException):
+        # The nodes, the partition or the plan can be corrected, and the name used again.
+        if not running.find_runs(context, current):
+            store.forget(root, current.name)
+        raise
     issued = certificate.make(current, assessment, evidence, _now())
     store.save_certificate(root, current.name, issued)
     if report is not None and issued["runs"]:
@@ -193,7 +198,8 @@ def _new(
             key="cluster_type",
             value=config.cluster_type,
         )
-    nodes = tuple(api.expand_nodes(nodelist or "")) if names_nodes else (platform.node(),)
+    named = () if nodelist is None else tuple(api.read_nodes(nodelist, "--nodelist"))
+    nodes = named if names_nodes else (platform.node(),)
     words = [
         word
         for key, value in passed.items()
@@ -207,7 +213,7 @@ def _new(
         cluster=config.cluster_name,
         gpu_type=gpu_type,
         gpus_per_node=config.gpu(gpu_type).gpus_per_node,
-        nodes=tuple(dict.fromkeys(nodes)),
+        nodes=nodes,
         names_nodes=names_nodes,
         by=by,
         baseline=baseline,

@@ -35,16 +35,21 @@ _OUT_OF_SERVICE = "nodes-out-of-service"  # the code of a refusal
 _UNSENT = "NOT_SUBMITTED"  # the state of a run that no scheduler has
 
 
-def gather(
-    context: api.CommandContext, acceptance: Acceptance, install: Path | None = None
-) -> Evidence:
-    """Return what has run. ``install``: the folder of an archive. Raises LlmbError."""
+def find_runs(context: api.CommandContext, acceptance: Acceptance) -> list[api.RunRecord]:
+    """Return the runs of all sessions of an acceptance, also those that were not submitted."""
     prefix = acceptance.session("")
-    records = [
+    return [
         run
         for run in context.runs()
         if run.session is not None and (run.session.name or "").startswith(prefix)
     ]
+
+
+def gather(
+    context: api.CommandContext, acceptance: Acceptance, install: Path | None = None
+) -> Evidence:
+    """Return what has run. ``install``: the folder of an archive. Raises LlmbError."""
+    records = find_runs(context, acceptance)
     if not records:
         return Evidence()
     options = ("--install", str(install)) if install is not None else ()

@@ -94,7 +94,7 @@ def number_of_nodes(context: api.CommandContext, nodelist: str | None, count: in
     from llmb import api
 
     if nodelist is not None and "@" not in nodelist:
-        named = len(set(api.expand_nodes(nodelist)))
+        named = len(api.read_nodes(nodelist, "--nodelist"))
         if count is not None and count < named:
             message = f"--nodelist names {named} nodes, and --nodes {count}"
             raise api.UsageError(

@@ -289,6 +289,23 @@ def test_options_of_gpu_and_cpu_jobs_override_the_common_ones_and_null_unsets() 
     assert [config.slurm.option(name, "cpu") for name in names] == ["b", "p", None, "q", None]
 
 
+@pytest.mark.parametrize(
+    "section",
+    [
+        "{nodelist: 'n[1-'}",
+        "{exclude: 'n1]'}",
+        "{args: {nodelist: 'n[]'}}",
+        "{gpu: {nodelist: 'n[1-'}}",
+        "{cpu: {exclude: 'n[[1]]'}}",
+    ],
+)
+def test_nodes_with_an_open_bracket_are_refused(section: str) -> None:
+    with pytest.raises(InputFaults, match="is not a list of nodes"):
+        parse(f"cluster_type: slurm\ngpu_type: h100\nslurm: {section}\n")
+    closed = section.replace("n[1-", "n[1-2]").replace("n1]", "n1").replace("n[]", "n[1]")
+    parse(f"cluster_type: slurm\ngpu_type: h100\nslurm: {closed.replace('n[[1]]', '/n/list')}\n")
+
+
 def test_a_gpu_type_like_another_has_its_figures_except_its_own() -> None:
     config = parse("""
         cluster_type: slurm

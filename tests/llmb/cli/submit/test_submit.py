@@ -127,6 +127,8 @@ def test_a_list_is_an_argument_or_an_option(joblist: Path, dry: Dry) -> None:
         ("nemotron4_15b --scale 16", "file-missing"),
         ("-w nemotron4 -s 15b --scale 16 --qos a --slurm-arg qos=b", "option-conflict"),
         ("-w nemotron4 -s 15b --scale 16 --nodelist=", "value-not-allowed"),
+        ("-w nemotron4 -s 15b --scale 16 --nodelist n[1-", "value-not-allowed"),
+        ("-w nemotron4 -s 15b --scale 16 --slurm-arg exclude=n1]", "value-not-allowed"),
     ],
 )
 def test_what_contradicts_is_refused(
@@ -287,6 +289,17 @@ def test_other_clusters_have_none_of_them(
     done = llmb_here(*words, f"--{name}", SLURM[name])
     assert (done.returncode, done.stdout) == (2, "")
     wording("submit", done.stderr)
+
+
+def test_nodes_of_a_list_with_an_open_bracket_are_refused_in_a_dry_run(
+    llmb_here: Command, cluster: Cluster, tmp_path: Path
+) -> None:
+    path = tmp_path / "jobs.yaml"
+    path.write_text("nemotron4_15b:\n  scales: [16]\n  tasks: [{nodelist: 'n[1-'}]\n")
+    done = llmb_here("submit", path, "--install", cluster("slurm", "h100"), "-d")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"error: {path}:")
+    assert "'n[1-' is not a list of nodes" in done.stderr
 
 
 def test_keys_of_a_list_on_another_cluster_are_faults_at_their_lines(

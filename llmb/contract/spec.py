@@ -14,7 +14,7 @@ from llmb.contract.command import Command
 from llmb.contract.failures import Failure
 from llmb.contract.formats import ParseSpec
 from llmb.contract.gpus import GpuType
-from llmb.contract.metrics import TRAINING, MetricSpec, check_metrics
+from llmb.contract.metrics import ENERGY, TRAINING, MetricSpec, check_metrics
 from llmb.contract.model import ModelShape, require_positive
 from llmb.contract.nemo_recipe import NemoRecipe
 from llmb.contract.parameters import Parameter, check_parameters
@@ -560,6 +560,10 @@ class Workload:
         }
         chosen = self.sizes[size].metrics or declared
         return (*(TRAINING if self.is_training else ()), *(declared[name] for name in chosen))
+
+    def metric_names(self, size: str) -> tuple[str, ...]:
+        """Return every metric that a result of ``size`` may have, also energy, which GPUs log."""
+        return tuple(spec.name for spec in (*self.all_metrics(size), *ENERGY))
 
     def parameters_of(self, size: str) -> dict[str, Parameter]:
         """The parameters of ``size``, by name."""

@@ -37,7 +37,7 @@ from llmb_accept.judge import (
     split,
 )
 from llmb_accept.plan import PlanRow, find_plan, read_plan, shipped
-from llmb_accept.running import compared, lost_nodes
+from llmb_accept.running import RowCost, compared, lost_nodes
 
 PLAN = """\
 title: A test
@@ -645,6 +645,20 @@ def broken() -> Iterator[tuple[str, str]]:
     yield "title: x\nphases: [{name: a, check: quick}, {name: a, check: full}]", "phases[1].name"
     yield "phases: []", "title"
     yield "title: x\nphases: []", "phases"
+    yield from (
+        (f"title: x\nphases: [{{name: a, jobs: [{{job: m, {key}: {value}}}]}}]", place)
+        for key, value, place in (
+            ("ratio_above", "95", "phases[0].jobs[0].ratio_above"),
+            ("ratio_above", "2.01", "phases[0].jobs[0].ratio_above"),
+            ("ratio_above", "-0.1", "phases[0].jobs[0].ratio_above"),
+            ("ratio_above", ".nan", "phases[0].jobs[0].ratio_above"),
+            ("spread", "5", "phases[0].jobs[0].spread"),
+            ("spread", "1", "phases[0].jobs[0].spread"),
+            ("spread", "-0.1", "phases[0].jobs[0].spread"),
+            ("spread", ".nan", "phases[0].jobs[0].spread"),
+            ("minimum", "{busbw: .nan}", "phases[0].jobs[0].minimum.busbw"),
+        )
+    )
     yield "[", ""
     yield "title: x\ntitle: y\nphases: [{name: a, check: quick}]", ""
 
@@ -671,6 +685,20 @@ phases:
     with pytest.raises(api.UsageError) as refused:
         read_plan(text, "dup.yaml")
     assert refused.value.message == "dup.yaml:7: duplicate key 'minimum' (first in line 6)"
+
+
+@pytest.mark.parametrize(
+    "limits", ["ratio_above: 0", "ratio_above: 2", "ratio_above: 1.02", "spread: 0", "spread: 0.99"]
+)
+def test_a_limit_at_its_border_is_read(limits: str) -> None:
+    read_plan(f"title: x\nphases: [{{name: a, jobs: [{{job: m, {limits}}}]}}]", "mine.yaml")
+
+
+def test_a_limit_in_percent_is_refused_with_the_fraction() -> None:
+    for limit, hint in (("ratio_above: 95", "0.95 is 95 %"), ("spread: 5", "0.05 is 5 %")):
+        with pytest.raises(api.UsageError) as refused:
+            read_plan(f"title: x\nphases: [{{name: a, jobs: [{{job: m, {limit}}}]}}]", "x.yaml")
+        assert hint in str(refused.value.hint)
 
 
 def test_every_shipped_plan_is_read_and_has_the_phases_of_an_acceptance() -> None:
@@ -797,6 +825,95 @@ def test_a_phase_without_a_job_for_the_gpu_type_is_listed(
     assert llmb_run(*words).stdout.splitlines()[-1] == (
         "it would be NOT_ACCEPTED: 1 of 2 cannot run"
     )
+
+
+@pytest.mark.parametrize(
+    ("job", "metric", "hint"),
+    [
+        ("microbench_gemm", "tflop", "did you mean 'tflops'?"),
+        ("microbench_gemm", "busbw", "one of tflops"),  # of another size
+        ("microbench_gemm", "step_time", "one of tflops"),  # it trains no model
+        ("pretrain_nemotron4_15b", "tokens_per_secnd", "did you mean 'tokens_per_second'?"),
+    ],
+)
+def test_a_minimum_of_a_metric_that_a_job_does_not_measure_is_refused(
+    llmb_run: Callable[..., Any], install: Path, tmp_path: Path, job: str, metric: str, hint: str
+) -> None:
+    plan = tmp_path / "mine.yaml"
+    plan.write_text(
+        "title: x\nphases:\n  - {name: health, check: quick}\n  - {name: a, jobs: [{job: other,"
+        f" gpu_types: [b200]}}, {{job: {job}, dtype: bf16, minimum: {{{metric}: 3}}}}]}}\n"
+    )
+    for words in (("--dry-run",), ()):
+        done = llmb_run("accept", plan, "--nodelist", "n[1-2]", *words, "--install", install)
+        assert (done.returncode, done.stdout) == (2, "")
+        shown = " ".join(done.stderr.split())
+        refused = f"mine.yaml: phases[1].jobs[1].minimum.{metric} is no metric of {job}"
+        assert refused in shown
+        assert hint in shown
+    assert [*(install / "workloads").glob(f"{FOLDER}/*/")] == []
+
+
+@pytest.mark.parametrize(
+    ("job", "metric"),
+    [
+        ("microbench_gemm", "tflops"),
+        ("microbench_gemm", "watts_per_gpu"),
+        ("pretrain_nemotron4_15b", "tokens_per_second"),
+        ("pretrain_nemotron4_15b", "mfu"),
+    ],
+)
+def test_a_minimum_of_a_metric_that_a_result_may_have(
+    llmb_run: Callable[..., Any], install: Path, tmp_path: Path, job: str, metric: str
+) -> None:
+    plan = tmp_path / "mine.yaml"
+    row = f"{{job: {job}, dtype: bf16, minimum: {{{metric}: 3}}}}"
+    plan.write_text(f"title: x\nphases: [{{name: a, jobs: [{row}]}}]\n")
+    (row,) = dry_run(llmb_run, install, str(plan), "n[1-2]")["rows"]
+    assert row["problem"] == ""
+
+
+def a_cost(hours: float | None, most: float | None, source: str | None) -> RowCost:
+    return RowCost(
+        phase="a",
+        what="m",
+        jobs=1,
+        gpus=8,
+        gpu_hours=hours,
+        most_gpu_hours=most,
+        source=source,
+        problem="" if source else "it cannot run",
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        ([a_cost(2.0, 2.0, "limit"), a_cost(None, None, None)], "up to 2.0 h by the time limits"),
+        (
+            [a_cost(0.5, 2.0, "past"), a_cost(2.0, 2.0, "limit")],
+            "up to 4.0 h by the time limits, about 2.5 (from past runs and time limits)",
+        ),
+        (
+            [a_cost(1.0, 2.0, "published")],
+            "up to 2.0 h by the time limits, about 1.0 (from published step times)",
+        ),
+        ([], "up to 0.0 h by the time limits"),
+    ],
+)
+def test_the_greatest_cost_is_by_the_time_limits(rows: list[RowCost], text: str) -> None:
+    assert running.cost_in_words(rows, "h") == text
+
+
+def test_the_limits_of_all_jobs_of_a_row_count(
+    llmb_run: Callable[..., Any], install: Path, tmp_path: Path
+) -> None:
+    plan = tmp_path / "mine.yaml"
+    row = '{job: microbench_gemm, dtype: bf16, task: {time_limit: "01:30:00"}}'
+    plan.write_text(f"title: x\nphases: [{{name: a, nodes: 1, jobs: [{row}]}}]\n")
+    answer = dry_run(llmb_run, install, str(plan), "n[1-3]")
+    assert answer["most_gpu_hours"] == answer["rows"][0]["most_gpu_hours"] == 3 * 8 * 1.5
+    assert answer["rows"][0]["source"] == "limit"
 
 
 @pytest.mark.parametrize(("gpu_type", "unit"), [("h100", "GPU-hours"), ("cpu", "CPU-hours")])

@@ -328,9 +328,9 @@ def _begin(context: api.CommandContext, root: Path, new: Acceptance) -> Acceptan
     for row in rows:
         if row.problem:
             api.say(f"cannot run, so it will not be accepted: {row.key}: {row.problem}")
-    hours = sum(row.gpu_hours or 0 for row in rows)
-    cost = f"{hours:.1f} {_hours_of(begun)}"
-    api.say(f"{begun.name}: up to {cost} on {len(begun.nodes)} nodes")
+    cost = running.cost_in_words(rows, _hours_of(begun))
+    nodes = "1 node" if len(begun.nodes) == 1 else f"{len(begun.nodes)} nodes"
+    api.say(f"{begun.name} on {nodes}: {cost}")
     store.save(root, begun)
     return begun
 
@@ -347,10 +347,15 @@ def _show_estimates(rows: Sequence[RowCost], unit: str, fmt: str) -> int:
 
     from llmb import api
     from llmb_accept.certificate import SCHEMA_VERSION
+    from llmb_accept.running import cost_in_words, hours_and_most
 
-    total = sum(row.gpu_hours or 0 for row in rows)
+    total, most = hours_and_most(rows)
     if fmt == "json":
-        data = {"rows": [asdict(row) for row in rows], "gpu_hours": total}
+        data = {
+            "rows": [asdict(row) for row in rows],
+            "gpu_hours": total,
+            "most_gpu_hours": most,
+        }
         click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **data}, indent=1))
         return 0
     columns = [
@@ -360,7 +365,7 @@ def _show_estimates(rows: Sequence[RowCost], unit: str, fmt: str) -> int:
         api.Column(key="problem", heading="cannot run", optional=True),
     ]
     click.echo(api.render_table(columns, [asdict(row) for row in rows]), nl=False)
-    click.echo(f"up to {total:.1f} {unit}, if every node passes")
+    click.echo(f"{cost_in_words(rows, unit)}, if every node passes")
     if problems := sum(bool(row.problem) for row in rows):
         click.echo(f"it would be NOT_ACCEPTED: {problems} of {len(rows)} cannot run")
     return 0

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ GROUP = "llmb_accept.plans"
 ALL = "all"
 CHECKS = ("quick", "full")
 SPREAD = 0.035
+_LARGEST_RATIO = 2  # of a reference: above, somebody wrote percent
 _CORRECT = "correct it: the file is one mapping, and each key is there once"
 _NAME = re.compile(r"[A-Za-z][\w-]*", re.ASCII)
 _HERE = Path(__file__).parent / "plans"
@@ -121,6 +123,14 @@ def read_plan(text: str, place: str) -> AcceptancePlan:
     return _Reader(place).plan(text)
 
 
+def plan_fault(place: str, key: str, problem: str, hint: str) -> api.UsageError:
+    """Return the error for what is at ``key`` of a plan, which was read from ``place``."""
+    where = f"{place}: {key}" if key else place
+    return api.UsageError(
+        f"{where} {problem}", hint=hint, code="plan-invalid", key=key, value=place
+    )
+
+
 @dataclass(frozen=True)
 class _Reader:
     """Reads the parts of a plan, each from the mapping at its key."""
@@ -210,12 +220,23 @@ class _Reader:
                 name: self.typed(f"{key}.minimum.{name}", value, (int, float))
                 for name, value in minimum.items()
             },
-            ratio_above=None
-            if ratio is None
-            else self.typed(f"{key}.ratio_above", ratio, (int, float)),
+            ratio_above=None if ratio is None else self.ratio(f"{key}.ratio_above", ratio),
             sustained=self.typed(f"{key}.sustained", values.get("sustained", False), bool),
-            spread=self.typed(f"{key}.spread", values.get("spread", SPREAD), (int, float)),
+            spread=self.share(f"{key}.spread", values.get("spread", SPREAD)),
         )
+
+    def ratio(self, key: str, value: Any) -> float:
+        ratio: float = self.typed(key, value, (int, float))
+        if not 0 <= ratio <= _LARGEST_RATIO:
+            hint = "write a fraction of the reference: 0.95 is 95 %"
+            raise self.fault(key, f"is {ratio!r}", hint)
+        return ratio
+
+    def share(self, key: str, value: Any) -> float:
+        share: float = self.typed(key, value, (int, float))
+        if not 0 <= share < 1:
+            raise self.fault(key, f"is {share!r}", "write a fraction of the median: 0.05 is 5 %")
+        return share
 
     def keys(
         self, key: str, data: Any, allowed: tuple[str, ...], *, required: tuple[str, ...]
@@ -236,6 +257,8 @@ class _Reader:
             words = {dict: "a mapping", list: "a list", bool: "true or false", str: "a text"}
             kind = words[kinds] if isinstance(kinds, type) and kinds in words else "a number"
             raise self.fault(key, f"is {value!r}", f"write {kind}")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise self.fault(key, f"is {value!r}", "write a number")
         return value
 
     def text(self, key: str, value: Any) -> str:
@@ -255,10 +278,7 @@ class _Reader:
         return value
 
     def fault(self, key: str, problem: str, hint: str) -> api.UsageError:
-        place = f"{self.place}: {key}" if key else self.place
-        return api.UsageError(
-            f"{place} {problem}", hint=hint, code="plan-invalid", key=key, value=self.place
-        )
+        return plan_fault(self.place, key, problem, hint)
 
 
 def _listed(value: Any) -> list[Any]:

@@ -7,7 +7,7 @@ import json
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,11 +27,14 @@ from llmb_accept.judge import (
     placed,
     split,
 )
+from llmb_accept.plan import plan_fault
 
 if TYPE_CHECKING:
     from llmb_accept.plan import Phase, PlanRow
 
 _OUT_OF_SERVICE = "nodes-out-of-service"  # the code of a refusal
+# By what an estimate follows from
+_SOURCES = {"past": "past runs", "published": "published step times", "limit": "time limits"}
 _UNSENT = "NOT_SUBMITTED"  # the state of a run that no scheduler has
 
 
@@ -257,8 +260,12 @@ class RowCost:
     what: str
     jobs: int
     gpus: int
-    #: None if it cannot run.
+    #: As the jobs are estimated. None if it cannot run.
     gpu_hours: float | None
+    #: By the time limits of the jobs. None if it cannot run.
+    most_gpu_hours: float | None = None
+    #: What the estimate follows from: ``past``, ``published`` or ``limit``. None if it cannot run.
+    source: str | None = None
     #: Why it cannot run.
     problem: str = ""
 
@@ -269,16 +276,21 @@ class RowCost:
 
 
 def estimates(context: api.CommandContext, acceptance: Acceptance) -> Iterator[RowCost]:
-    """Return an estimate of each row, by dry runs. Nothing is written or submitted."""
-    for phase in acceptance.plan.phases:
+    """Return an estimate of each row, by dry runs. Nothing is written or submitted.
+
+    Raises UsageError for a limit of a metric that a job does not measure.
+    """
+    for number, phase in enumerate(acceptance.plan.phases):
         if phase.check is not None:
             yield _of_check(context, acceptance, phase)
             continue
-        rows = [
-            row for row in phase.rows if not row.gpu_types or acceptance.gpu_type in row.gpu_types
-        ]
-        for row in rows:
-            yield _of_row(context, acceptance, phase, row)
+        rows = {
+            f"phases[{number}].jobs[{place}]": row
+            for place, row in enumerate(phase.rows)
+            if not row.gpu_types or acceptance.gpu_type in row.gpu_types
+        }
+        for key, row in rows.items():
+            yield _of_row(context, acceptance, phase, row, key)
         if not rows:
             problem = f"the plan has no job for {acceptance.gpu_type}"
             yield RowCost(
@@ -286,25 +298,46 @@ def estimates(context: api.CommandContext, acceptance: Acceptance) -> Iterator[R
             )
 
 
+def hours_and_most(rows: Sequence[RowCost]) -> tuple[float, float]:
+    """Return the hours of rows together: as estimated, and by their time limits."""
+    return (
+        sum(row.gpu_hours or 0 for row in rows),
+        sum(row.most_gpu_hours or 0 for row in rows),
+    )
+
+
+def cost_in_words(rows: Sequence[RowCost], unit: str) -> str:
+    """Return ``up to 12.0 GPU-hours by the time limits, about 3.1 (from past runs)``."""
+    hours, most = hours_and_most(rows)
+    limits = f"up to {most:.1f} {unit} by the time limits"
+    known = {row.source for row in rows} - {None}
+    if not known - {"limit"}:
+        return limits
+    sources = " and ".join(words for source, words in _SOURCES.items() if source in known)
+    return f"{limits}, about {hours:.1f} (from {sources})"
+
+
 def _of_check(context: api.CommandContext, acceptance: Acceptance, phase: Phase) -> RowCost:
     words = _check_words(acceptance, acceptance.nodes, phase.check, acceptance.session(phase.name))
-    hours, problem = _dry_run(context, [*words, "--dry-run"])
-    return RowCost(
+    job, problem = _dry_run(context, [*words, "--dry-run"])
+    row = RowCost(
         phase=phase.name,
         what="check",
         jobs=1,
         gpus=acceptance.gpus,
-        gpu_hours=hours,
+        gpu_hours=None,
         problem=problem,
     )
+    return row if job is None else _with_cost(row, job)
 
 
 def _of_row(
-    context: api.CommandContext, acceptance: Acceptance, phase: Phase, row: PlanRow
+    context: api.CommandContext, acceptance: Acceptance, phase: Phase, row: PlanRow, key: str
 ) -> RowCost:
+    """Return the estimate of a row, which is at ``key`` of the plan."""
     size = phase.nodes
     groups: Sequence[Group] = ((acceptance.nodes),)
-    gpus, problem, hours = acceptance.gpus, "", None
+    gpus, problem, job = acceptance.gpus, "", None
     if size is None:
         try:
             group, gpus = placed(row, acceptance.nodes, acceptance.gpus_per_node)
@@ -320,21 +353,53 @@ def _of_row(
             path = Path(folder, f"{row.name}.yaml")
             path.write_text(job_list(acceptance, row, groups[:1], gpus), encoding="utf-8")
             words = ["submit", str(path), "--dry-run", "--format", "json", *acceptance.options]
-            hours, problem = _dry_run(context, words)
+            job, problem = _dry_run(context, words)
             # The place in a file that is gone says nothing.
             problem = re.sub(rf"{re.escape(str(path))}:\d+: ", "", problem)
-    return RowCost(
+    cost = RowCost(
         phase=phase.name,
         what=row.name,
         jobs=len(groups),
         gpus=gpus,
-        gpu_hours=None if hours is None else hours * len(groups),
+        gpu_hours=None,
         problem=problem,
+    )
+    if job is None:
+        return cost
+    names = context.workloads[job["workload"]].metric_names(job["model_size"])
+    check_minimum(row, names, acceptance.plan_file, key)
+    return _with_cost(cost, job)
+
+
+def check_minimum(row: PlanRow, names: Sequence[str], place: str, key: str) -> None:
+    """Raise UsageError for a minimum of a metric that is not among ``names``, those of the job."""
+    for name in row.minimum:
+        if name not in names:
+            problem = f"is no metric of {row.job}"
+            raise plan_fault(place, f"{key}.minimum.{name}", problem, api.suggest(name, names))
+
+
+def _with_cost(row: RowCost, job: Mapping[str, Any]) -> RowCost:
+    """Return a row with the cost of its jobs. ``job``: one of them, of a dry run."""
+    estimate = job["estimate"]
+    return replace(
+        row,
+        gpu_hours=float(estimate["gpu_hours"]) * row.jobs,
+        most_gpu_hours=job["scale"] * hours_of(job["time_limit"]) * row.jobs,
+        source=estimate["from"],
     )
 
 
-def _dry_run(context: api.CommandContext, words: Sequence[str]) -> tuple[float | None, str]:
-    """Return the GPU-hours of the one job of a dry run, or why it cannot run."""
+def hours_of(limit: str) -> float:
+    """Return the hours of a time limit, ``HH:MM:SS``."""
+    hours, minutes, seconds = map(int, limit.split(":"))
+    return hours + minutes / 60 + seconds / 3600
+
+
+def _dry_run(
+    context: api.CommandContext, words: Sequence[str]
+) -> tuple[Mapping[str, Any] | None, str]:
+    """Return the one job of a dry run, or why it cannot run."""
     try:
         code, text = context.call(words)
     except api.LlmbError as error:
@@ -346,4 +411,4 @@ def _dry_run(context: api.CommandContext, words: Sequence[str]) -> tuple[float |
     jobs = json.loads(text)["jobs"] if code == 0 else []
     if len(jobs) != 1:
         return None, f"it gives {len(jobs)} jobs: a row of a plan is one job"
-    return float(jobs[0]["estimate"]["gpu_hours"]), ""
+    return jobs[0], ""

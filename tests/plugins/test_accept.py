@@ -15,7 +15,7 @@ from llmb import api
 from llmb.errors import InputFaults
 from llmb_accept import acceptance as store, certificate, running
 from llmb_accept.acceptance import FOLDER, Acceptance
-from llmb_accept.commands import _carry_out
+from llmb_accept.commands import _carry_out, _continued, command_to_continue
 from llmb_accept.judge import (
     ACCEPTED,
     FAILED,
@@ -992,6 +992,70 @@ def test_an_acceptance_with_runs_stays_if_a_later_submission_is_refused(
     with pytest.raises(api.LlmbError, match="no partition"):
         _carry_out(context, tmp_path, acceptance, "test.yaml", tmp_path / "a.zst", None, "json")
     assert (store.load(tmp_path, "test") is not None) == bool(runs)
+
+
+def begun_in(install: Path, **changes: Any) -> None:
+    """Write an acceptance of the plan ``quick`` on n[1-2] that was begun."""
+    root = install / "workloads" / FOLDER
+    values = {"plan_text": find_plan("quick").read_text("utf-8"), "plan_file": "quick.yaml"}
+    store.save(root, an_acceptance(nodes=("n1", "n2"), **(values | {"name": "quick"} | changes)))
+
+
+@pytest.mark.parametrize(
+    ("words", "difference"),
+    [
+        ("--partition other", "with --partition gpu"),
+        ("--qos high", "without --qos"),
+        ("--account a", "without --account"),
+        ("--reservation r", "without --reservation"),
+        ("--image x.sqsh", "without --image"),
+        ("--nodelist n[1-3]", "with n[1-2]"),
+        ("--gpu-type b200", "with --gpu-type h100"),
+        ("--partition gpu --gpu-type h100 --nodelist n[1-2] --by Else", None),
+        ("", None),
+    ],
+)
+def test_an_option_that_differs_when_continuing_is_refused(
+    llmb_run: Callable[..., Any], install: Path, words: str, difference: str | None
+) -> None:
+    begun_in(install, options=("--partition", "gpu"))
+    done = llmb_run("accept", "quick", *words.split(), "--dry-run", "--install", install)
+    assert done.returncode == (0 if difference is None else 2), done.stderr
+    shown = " ".join(done.stderr.split())
+    refused = f"quick was begun 2026-11-26T12:00:00+00:00 {difference} "
+    assert (refused in shown) == (difference is not None)
+
+
+def test_who_continues_an_acceptance_is_on_its_certificate(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def stop(_context: Any, acceptance: Acceptance) -> None:
+        assert acceptance.by == "Else"
+        raise KeyboardInterrupt
+
+    begun = an_acceptance(by="Acme", nodes=())
+    store.save(tmp_path, begun)
+    chosen = _continued(tmp_path, replace(begun, by="Else"), "test", is_nodelist_given=False)
+    monkeypatch.setattr(running, "complete", stop)
+    context: Any = None
+    with pytest.raises(KeyboardInterrupt):
+        _carry_out(context, tmp_path, chosen, "x.yaml", tmp_path / "a.zst", None, "json")
+    kept = store.load(tmp_path, "test")
+    assert kept is not None
+    assert kept.by == "Else"  # also in the archive
+    unchanged = replace(begun, by=None)
+    assert _continued(tmp_path, unchanged, "test", is_nodelist_given=False).by == "Else"
+
+
+def test_the_command_to_continue_has_what_is_to_be_written() -> None:
+    acceptance = an_acceptance(by="Acme, R. Roe")
+    words = (acceptance, "my plan.yaml", Path("a.tar.zst"), Path("r.html"), "json")
+    assert command_to_continue(*words) == (
+        "llmb-run accept 'my plan.yaml' --name test --by 'Acme, R. Roe' --output a.tar.zst"
+        " --report r.html --format json"
+    )
+    bare = command_to_continue(an_acceptance(), "quick", None, None, "table")
+    assert bare == "llmb-run accept quick --name test"
 
 
 def test_an_unknown_baseline_is_refused(llmb_run: Callable[..., Any], install: Path) -> None:

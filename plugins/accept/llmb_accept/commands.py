@@ -146,13 +146,12 @@ def _carry_out(
         current = _begin(context, root, current)
     else:
         api.say(f"continuing {current.name}, begun {current.created}")
+        store.save(root, current)  # somebody else may run it now
     try:
         assessment, evidence = running.complete(context, current)
     except KeyboardInterrupt:
-        api.say(
-            "Stopped. The jobs keep running. Continue:"
-            f" llmb-run accept {plan_name} --name {current.name}"
-        )
+        again = command_to_continue(current, plan_name, output, report, fmt)
+        api.say(f"Stopped. The jobs keep running. Continue: {again}")
         raise
     except (api.LlmbError, click.ClickException):
         # The nodes, the partition or the plan can be corrected, and the name used again.
@@ -164,6 +163,26 @@ def _carry_out(
     if report is not None and issued["runs"]:
         context.call(["report", *issued["runs"], "-o", str(report)])
     return _print(issued, _archive(context, root, issued, path), fmt)
+
+
+def command_to_continue(
+    current: Acceptance, plan_name: str, output: Path | None, report: Path | None, fmt: str
+) -> str:
+    """Return the command that continues an acceptance and writes what this one was to write.
+
+    The nodes and the options of its jobs are recorded, and need not be given again.
+    """
+    import shlex
+
+    given = {
+        "--name": current.name,
+        "--by": current.by,
+        "--output": output,
+        "--report": report,
+        "--format": None if fmt == "table" else fmt,
+    }
+    words = [word for name, value in given.items() if value is not None for word in (name, value)]
+    return shlex.join(["llmb-run", "accept", plan_name, *map(str, words)])
 
 
 def _new(
@@ -259,7 +278,8 @@ def _continued(
 ) -> Acceptance:
     """Return the acceptance to continue, or ``new`` with a name that is free.
 
-    Raises UsageError if the nodes are open, or if the named one is of another plan or nodes.
+    Raises UsageError if the nodes are open, or if the named one was begun with another plan, other
+    nodes or other options of its jobs. Who runs it may change.
     """
     from dataclasses import replace
 
@@ -285,20 +305,38 @@ def _continued(
         return replace(new, name=chosen)
     difference = None
     if begun.plan_text != new.plan_text:
-        difference = "another plan"
+        difference = "with another plan"
     elif is_nodelist_given and set(begun.nodes) != set(new.nodes):
-        difference = api.fold_nodes(begun.nodes)
+        difference = f"with {api.fold_nodes(begun.nodes)}"
     elif new.baseline is not None and new.baseline != begun.baseline:
-        difference = f"the baseline {begun.baseline}" if begun.baseline else "no baseline"
+        difference = f"with the baseline {begun.baseline}" if begun.baseline else "with no baseline"
+    else:
+        difference = _other_option(begun, new)
     if difference is not None:
         raise api.UsageError(
-            f"{chosen} was begun {begun.created} with {difference}",
+            f"{chosen} was begun {begun.created} {difference}",
             hint="--name NAME begins another one",
             code="accept-begun",
             key="--name",
             value=chosen,
         )
-    return begun
+    return begun if new.by is None else replace(begun, by=new.by)
+
+
+def _other_option(begun: Acceptance, new: Acceptance) -> str | None:
+    """Return how an acceptance was begun, if ``new`` has another value of an option of its jobs.
+
+    An option that is not given again keeps its value.
+    """
+    before = {"--gpu-type": begun.gpu_type, **_by_name(begun.options)}
+    for option, value in _by_name(new.options).items():
+        if before.get(option) != value:
+            return f"with {option} {before[option]}" if option in before else f"without {option}"
+    return None
+
+
+def _by_name(words: Sequence[str]) -> dict[str, str]:
+    return dict(zip(words[::2], words[1::2], strict=True))
 
 
 def _check_name(name: str) -> None:

@@ -21,6 +21,7 @@ from llmb_accept.judge import (
     FAILED,
     NOT_ACCEPTED,
     NOT_RUN,
+    OPEN,
     PASSED,
     AcceptanceRun,
     Assessment,
@@ -1056,6 +1057,61 @@ def test_the_command_to_continue_has_what_is_to_be_written() -> None:
     )
     bare = command_to_continue(an_acceptance(), "quick", None, None, "table")
     assert bare == "llmb-run accept quick --name test"
+
+
+def test_an_acceptance_that_is_not_complete_is_open(
+    llmb_run: Callable[..., Any], install: Path
+) -> None:
+    """It has a row for each phase of the plan, no answer and no line to paste."""
+    begun_in(install)
+    done = llmb_run("accept", "show", "--install", install)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("OPEN\n")
+    assert "ACCEPTED" not in done.stdout
+    lines = [line.split() for line in done.stdout.splitlines() if line]
+    table = [line for line in lines if line[0] in ("health", "node", "pairs", "sustained")]
+    assert [line[:4] for line in table] == [
+        ["health", "-", "open", "-"],
+        ["node", "-", "not", "run"],
+        ["pairs", "-", "not", "run"],
+        ["sustained", "-", "not", "run"],
+    ]
+    done = llmb_run("accept", "show", "quick", "--format", "json", "--install", install)
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout)
+    assert (shown["answer"], shown["line"], shown["archive"]) == (NOT_ACCEPTED, None, None)
+    assert [phase["status"] for phase in shown["phases"]] == [OPEN, *[NOT_RUN] * 5]
+
+
+@pytest.mark.parametrize("change", ["none", "moved", "another"])
+def test_the_line_of_a_complete_acceptance_has_the_checksum_of_its_archive(
+    llmb_run: Callable[..., Any], install: Path, tmp_path: Path, change: str
+) -> None:
+    begun_in(install)
+    root = install / "workloads" / FOLDER
+    acceptance = store.load(root, "quick")
+    assert acceptance is not None
+    assessment, evidence, _ = carried_out(acceptance, lambda *_: a_row(sustained_verdict=None))
+    issued = certificate.make(acceptance, assessment, evidence, "2026-11-26T12:00:00+00:00")
+    store.save_certificate(root, "quick", issued)
+    archive = tmp_path / "quick.tar.zst"
+    archive.write_text("the archive")
+    written = store.WrittenArchive(path=str(archive), size=11, sha256="a1" * 32)
+    store.save_archive(root, "quick", written)
+    if change == "moved":
+        archive.rename(tmp_path / "other.tar.zst")
+    elif change == "another":
+        archive.write_text("another one, which is longer")
+    commands = [("show", "quick"), ("run", "quick", "--name", "quick", "--nodelist", "n[1-2]")]
+    for words in commands:
+        done = llmb_run("accept", *words, "--install", install)
+        assert done.returncode == (0 if issued["answer"] == ACCEPTED else 3), done.stderr
+        last = done.stdout.splitlines()[-1]
+        assert last.startswith(f"{issued['answer']} quick: ")
+        assert last.endswith(f"archive sha256 {'a1' * 32}") == (change == "none")
+    done = llmb_run("accept", "show", "--format", "json", "--install", install)
+    place = {"path": str(archive), "sha256": "a1" * 32} if change == "none" else None
+    assert json.loads(done.stdout)["archive"] == place
 
 
 def test_an_unknown_baseline_is_refused(llmb_run: Callable[..., Any], install: Path) -> None:

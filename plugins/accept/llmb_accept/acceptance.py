@@ -18,7 +18,23 @@ if TYPE_CHECKING:
 
 #: In the folder of the runs, where everybody who submits can write.
 FOLDER = ".acceptances"
-_FILE, _CERTIFICATE = "acceptance.json", "certificate.json"
+_FILE, _CERTIFICATE, _ARCHIVE = "acceptance.json", "certificate.json", "archive.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenArchive:
+    """The archive of an acceptance as it was written."""
+
+    path: str
+    #: Bytes.
+    size: int
+    sha256: str
+
+    @property
+    def is_there(self) -> bool:
+        """Return True if a file of this size is still at its path."""
+        path = Path(self.path)
+        return path.is_file() and path.stat().st_size == self.size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +99,19 @@ def save(root: Path, acceptance: Acceptance) -> None:
 def save_certificate(root: Path, name: str, certificate: Mapping[str, Any]) -> None:
     """Write the certificate of an acceptance, which is then complete. Raises LlmbError."""
     _write(root / name / _CERTIFICATE, certificate)
+
+
+def save_archive(root: Path, name: str, archive: WrittenArchive) -> None:
+    """Write where the archive of an acceptance is, with its checksum. Raises LlmbError."""
+    path = str(Path(archive.path).absolute())
+    _write(root / name / _ARCHIVE, {**asdict(archive), "path": path})
+
+
+def load_archive(root: Path, name: str) -> WrittenArchive | None:
+    """Return the archive of an acceptance, or None if it is no longer as it was written."""
+    data = _read(root / name / _ARCHIVE)
+    archive = None if data is None else WrittenArchive(**data)
+    return archive if archive is not None and archive.is_there else None
 
 
 def _write(path: Path, data: Mapping[str, Any]) -> None:

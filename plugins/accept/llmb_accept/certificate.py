@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from llmb import api
-from llmb_accept.judge import PASSED, Assessment, Evidence
+from llmb_accept.judge import NOT_RUN, PASSED, Assessment, Evidence, PhaseOutcome
 
 if TYPE_CHECKING:
     from llmb_accept.acceptance import Acceptance
@@ -45,6 +45,20 @@ def make(
         "phases": [asdict(phase) for phase in assessment.phases],
         "runs": [run.id for run in evidence.runs],
     }
+
+
+def make_open(
+    acceptance: Acceptance, assessment: Assessment, evidence: Evidence, date: str
+) -> dict[str, Any]:
+    """Return how far an acceptance is, as a certificate with a phase for each of the plan."""
+    begun = {phase.name for phase in assessment.phases}
+    following = (
+        PhaseOutcome(name=phase.name, status=NOT_RUN)
+        for phase in acceptance.plan.phases
+        if phase.name not in begun
+    )
+    every = replace(assessment, phases=(*assessment.phases, *following))
+    return make(acceptance, every, evidence, date)
 
 
 def differences(certificate: Mapping[str, Any], again: Mapping[str, Any]) -> list[str]:
@@ -83,15 +97,16 @@ def line(certificate: Mapping[str, Any], sha256: str | None = None) -> str:
     return ", ".join(parts)
 
 
-def as_text(certificate: Mapping[str, Any]) -> str:
-    """Return the certificate for a terminal."""
+def as_text(certificate: Mapping[str, Any], *, is_open: bool = False) -> str:
+    """Return the certificate for a terminal. ``is_open``: it is not complete."""
     head = "\n".join(f"{key:8} {text}" for key, text in _facts(certificate))
     rows = [dict(zip(_COLUMNS, row, strict=True)) for row in _rows(certificate)]
     columns = [
         *(api.Column(key=key, whole=True) for key in _COLUMNS[:-1]),
         api.Column(key=_COLUMNS[-1]),
     ]
-    parts = [certificate["answer"], head, api.render_table(columns, rows).rstrip("\n")]
+    answer = "OPEN" if is_open else certificate["answer"]
+    parts = [answer, head, api.render_table(columns, rows).rstrip("\n")]
     parts += ["\n".join(_remarks(certificate))]
     return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -126,6 +141,8 @@ def _facts(certificate: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _rows(certificate: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     """One row for each job of a phase, whatever the number of its nodes."""
     for phase in certificate["phases"]:
+        if not phase["items"]:  # its runs are not complete
+            yield phase["name"], "-", phase["status"], "-", ""
         by_name: dict[str, list[Mapping[str, Any]]] = {}
         for item in phase["items"]:
             by_name.setdefault(item["name"], []).append(item)

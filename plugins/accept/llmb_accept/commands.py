@@ -12,7 +12,7 @@ import click
 
 if TYPE_CHECKING:
     from llmb import api
-    from llmb_accept.acceptance import Acceptance
+    from llmb_accept.acceptance import Acceptance, WrittenArchive
     from llmb_accept.running import RowCost
 
 NOT_ACCEPTED_CODE, DIFFERS = 3, 1
@@ -139,7 +139,7 @@ def _carry_out(
 
     if (finished := store.load_certificate(root, current.name)) is not None:
         api.say(f"{current.name} is complete since {finished['date']}")
-        return _print(finished, None, fmt)
+        return _print(finished, store.load_archive(root, current.name), fmt)
     path = output or Path(f"llmb-accept-{current.name}.tar.zst")
     _check_free(path)
     if store.load(root, current.name) is None:
@@ -162,7 +162,10 @@ def _carry_out(
     store.save_certificate(root, current.name, issued)
     if report is not None and issued["runs"]:
         context.call(["report", *issued["runs"], "-o", str(report)])
-    return _print(issued, _archive(context, root, issued, path), fmt)
+    archive = _archive(context, root, issued, path)
+    if archive is not None:
+        store.save_archive(root, current.name, archive)  # accept show prints its checksum
+    return _print(issued, archive, fmt)
 
 
 def command_to_continue(
@@ -424,28 +427,44 @@ def _check_free(path: Path) -> None:
 
 def _archive(
     context: api.CommandContext, root: Path, certificate: Mapping[str, Any], path: Path
-) -> Path | None:
+) -> WrittenArchive | None:
     """Write the archive of the acceptance. None without any run, which leaves nothing to send."""
     if not certificate["runs"]:
         return None
     folder = root / certificate["name"]
     context.call(["archive", *certificate["runs"], "--include", str(folder), "-o", str(path)])
-    return path
+    return _written(path)
 
 
-def _print(certificate: Mapping[str, Any], archive: Path | None, fmt: str) -> int:
+def _written(path: Path) -> WrittenArchive:
+    from llmb_accept.acceptance import WrittenArchive
+
+    return WrittenArchive(path=str(path), size=path.stat().st_size, sha256=_sha256(path))
+
+
+def _print(certificate: Mapping[str, Any], archive: WrittenArchive | None, fmt: str) -> int:
     """Print a certificate and its line, and return the exit code."""
     from llmb_accept import certificate as pages, judge
 
-    sha256 = None if archive is None else _sha256(archive)
-    line = pages.line(certificate, sha256)
+    line = pages.line(certificate, None if archive is None else archive.sha256)
     if fmt == "json":
-        place = None if archive is None else {"path": str(archive), "sha256": sha256}
+        place = None if archive is None else {"path": archive.path, "sha256": archive.sha256}
         click.echo(json.dumps({**certificate, "archive": place, "line": line}, indent=1))
     else:
         click.echo(pages.as_text(certificate))
         click.echo(line)
     return 0 if certificate["answer"] == judge.ACCEPTED else NOT_ACCEPTED_CODE
+
+
+def _print_open(certificate: Mapping[str, Any], fmt: str) -> int:
+    """Print how far an acceptance is. It has no line to paste, and no answer yet."""
+    from llmb_accept import certificate as pages
+
+    if fmt == "json":
+        click.echo(json.dumps({**certificate, "archive": None, "line": None}, indent=1))
+    else:
+        click.echo(pages.as_text(certificate, is_open=True), nl=False)
+    return 0
 
 
 def _sha256(path: Path) -> str:
@@ -477,7 +496,8 @@ def verify(context: api.CommandContext, archive: Path, sha256: str | None, fmt: 
     from llmb_accept import acceptance as store, certificate, judge, running
 
     opened = context.sealed_archive(archive)
-    digest = _sha256(archive)
+    written = _written(archive)
+    digest = written.sha256
     if sha256 is not None and sha256.strip().lower() != digest:
         raise api.LlmbError(
             f"{archive} has another checksum: {digest}",
@@ -507,7 +527,7 @@ def verify(context: api.CommandContext, archive: Path, sha256: str | None, fmt: 
     assessment = judge.assess(begun, evidence)
     again = certificate.make(begun, assessment, evidence, issued["date"])
     changed = certificate.differences(issued, again)
-    code = _print(again, archive, fmt)
+    code = _print(again, written, fmt)
     if changed:
         api.say(f"the certificate in the archive differs in {', '.join(changed)}")
         return DIFFERS
@@ -522,7 +542,8 @@ def verify(context: api.CommandContext, archive: Path, sha256: str | None, fmt: 
 def show(context: api.CommandContext, name: str | None, fmt: str) -> int:
     """Show the certificate of an acceptance.
 
-    NAME is the newest by default. If it is not complete, show how far it is.
+    NAME is the newest by default. If it is not complete, show how far it is: the exit code is then
+    0, as there is no answer yet.
     """
     from llmb import api
     from llmb_accept import acceptance as store, certificate, judge, running
@@ -540,11 +561,12 @@ def show(context: api.CommandContext, name: str | None, fmt: str) -> int:
         )
     issued = store.load_certificate(root, begun.name)
     if issued is not None:
-        return _print(issued, None, fmt)
+        return _print(issued, store.load_archive(root, begun.name), fmt)
     evidence = running.gather(context, begun)
     assessment = judge.assess(begun, evidence)
-    api.say(f"{begun.name} is not complete: llmb-run accept continues it")
-    return _print(certificate.make(begun, assessment, evidence, begun.created), None, fmt)
+    api.say(f"{begun.name} is not complete. The command that began it continues it.")
+    shown = certificate.make_open(begun, assessment, evidence, begun.created)
+    return _print_open(shown, fmt)
 
 
 @accept.command("plans")

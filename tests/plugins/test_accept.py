@@ -6,13 +6,14 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 
 from llmb import api
-from llmb.errors import InputFaults
+from llmb.errors import InputFaults, PreflightError
 from llmb_accept import acceptance as store, certificate, running
 from llmb_accept.acceptance import FOLDER, Acceptance
 from llmb_accept.commands import _carry_out, _continued, command_to_continue
@@ -317,7 +318,7 @@ phases:
         "training.pretrain_llama3_1_8b.1",
     ],
 )
-def test_a_node_that_the_scheduler_refuses_fails_its_phase_and_the_plan_goes_on(
+def test_a_node_that_the_scheduler_refuses_fails_its_phase_and_the_plan_continues(
     session: str,
 ) -> None:
     down = {"n3": f"test.{session}"}
@@ -407,6 +408,55 @@ def test_only_a_node_of_the_acceptance_that_is_down_is_lost(
     faults: list[api.Fault], lost: list[str]
 ) -> None:
     assert [*lost_nodes(InputFaults(faults), NODES)] == lost
+
+
+class FakeSite:
+    """Submissions that run at once, and are refused if they name a node that is down."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path, faults: list[Any]) -> None:
+        self.evidence, self.faults, self.first = Evidence(), faults, ""
+        self.refused: list[str] = []
+        self.config = SimpleNamespace(runs_root=folder)
+        monkeypatch.setattr(running, "gather", lambda *_: self.evidence)
+        monkeypatch.setattr(running, "_submit", self.submit)
+
+    def submit(self, _context: Any, acceptance: Acceptance, needed: Needed, _folder: Path) -> None:
+        if needed.session == self.first and any("n3" in group for group in needed.groups):
+            self.refused.append(needed.session)
+            raise PreflightError(self.faults)
+        for group in needed.groups:
+            self.evidence = after(acceptance, self.evidence, needed, group, sound, {})
+
+
+def test_a_lost_node_is_recorded_and_the_rest_is_submitted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    site: Any = FakeSite(monkeypatch, tmp_path, [fault(value="n3")])
+    site.first = "test.pairs.microbench_all_reduce.1"
+    assessment, evidence = running.complete(site, an_acceptance())
+    assert site.refused == [site.first]
+    assert set(assessment.left) == {"n3"}
+    kept = store.load(tmp_path / FOLDER, "test")
+    assert kept is not None
+    assert kept.lost == {"pairs": {"n3": "it is down"}}
+    assert assess(kept, evidence) == assessment  # as verify does with the archive
+
+
+@pytest.mark.parametrize(
+    ("first", "code"),
+    [
+        ("test.health", "nodes-out-of-service"),  # nothing has run: name the nodes that are up
+        ("test.pairs.microbench_all_reduce.1", "partition-unknown"),
+    ],
+)
+def test_another_refusal_ends_the_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, first: str, code: str
+) -> None:
+    site: Any = FakeSite(monkeypatch, tmp_path, [fault(code, value="n3")])
+    site.first = first
+    with pytest.raises(PreflightError):
+        running.complete(site, an_acceptance())
+    assert not (tmp_path / FOLDER).exists()
 
 
 def test_one_passing_attempt_is_enough() -> None:

@@ -18,7 +18,11 @@ from llmb.plan.config_layers import with_slurm_args
 PLAN = """\
 title: Two phases
 phases:
-  - {name: node, nodes: 1, jobs: [{job: microbench_gemm, dtype: fp32}]}
+  - name: node
+    nodes: 1
+    jobs:
+      - {job: microbench_gemm, dtype: fp32}
+      - {job: microbench_all_reduce, dtype: fp32}  # one rank alone cannot run it
   - {name: collective, jobs: [{job: microbench_all_reduce, dtype: fp32}]}
 """
 # The Python of the ranks. It waits on a node until that goes down, and fails on the others.
@@ -101,5 +105,9 @@ def test_a_node_that_goes_down_fails_its_phase_and_the_plan_ends(
     assert "before: " in certificate["left"]["n3"]
     assert "as n3 is" not in certificate["left"]["n1"]
     assert len(certificate["runs"]) == 4 + 3
+    node, collective = certificate["phases"]
+    assert (node["status"], collective["status"]) == ("not run", "not run")
+    (item,) = [item for item in node["items"] if item["status"] == "not run"]
+    assert item["name"] == "microbench_all_reduce-fp32"
     done = site.llmb("accept", "verify", output)
     assert done.returncode == 3, done.stderr

@@ -366,6 +366,15 @@ def test_a_cluster_whose_nodes_are_all_lost_is_not_accepted() -> None:
     assert statuses(assessment)["training"] == NOT_RUN
 
 
+@pytest.mark.parametrize("work", ["jobs: [{job: m}]", "check: quick", "nodes: 2, jobs: [{job: m}]"])
+def test_nothing_is_submitted_in_a_phase_that_lost_all_nodes(work: str) -> None:
+    acceptance = an_acceptance(f"title: A test\nphases: [{{name: all, {work}}}]\n")
+    assessment = assess(acceptance.with_lost("all", dict.fromkeys(NODES, REFUSED)), Evidence())
+    assert assessment.is_complete
+    assert set(assessment.left) == set(NODES)
+    assert assessment.answer == NOT_ACCEPTED
+
+
 def test_jobs_that_ran_before_a_node_was_lost_do_not_run_again() -> None:
     plan = """\
 title: A test
@@ -398,7 +407,7 @@ def fault(code: str = "nodes-out-of-service", key: str = "nodelist", value: Any 
     [
         ([fault()], ["n3", "n4"]),
         ([fault(), fault(key="", value=3)], ["n3", "n4"]),  # the partition is too small now
-        ([fault(key="", value=3)], []),
+        ([fault(key="", value="n3")], []),
         ([fault(), fault("slurm-would-refuse", "", "Invalid account")], []),
         ([fault(value="m1")], []),
         ([], []),

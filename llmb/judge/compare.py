@@ -7,7 +7,7 @@ from dataclasses import field, replace
 from functools import partial
 from typing import Any
 
-from llmb.contract.metrics import STEP_TIME, TRAINING_BY_NAME
+from llmb.contract.metrics import STEP_TIME, TRAINING_BY_NAME, Measured
 from llmb.contract.settings import Settings
 from llmb.contract.window import Window
 from llmb.core import typed
@@ -171,7 +171,34 @@ def _deviations(
         if not isinstance(side, Comparison)
     ]
     names = {name for pair in pairs for name in _common_metrics(*pair)}
-    return {name: Deviations([_values(*pair, name) for pair in pairs]) for name in names}
+    return {
+        name: Deviations([_values(*sides, name) for sides in _each_once(pairs)]) for name in names
+    }
+
+
+def _each_once(pairs: Sequence[tuple[_Pool, _Pool]]) -> list[tuple[_Pool, _Pool]]:
+    """Return both sides of each configuration, with every side once.
+
+    Several configurations, such as those of a sweep, may be compared with the same runs, which say
+    only once how much they deviate: beside the runs with their settings, else by themselves.
+    """
+    found: list[tuple[_Pool, _Pool]] = []
+    users: dict[int, list[tuple[_Pool, _Pool]]] = {}
+    for pair in pairs:
+        users.setdefault(id(pair[1]), []).append(pair)
+    for same_side in users.values():
+        side = same_side[0][1]
+        alike = [pool for pool, _ in same_side if _settings_key(pool) == _settings_key(side)]
+        alone = [pool for pool, _ in same_side]
+        (partner,) = next((pools for pools in (alike, alone) if len(pools) == 1), [None])
+        found += [(pool, side if pool is partner else ()) for pool, _ in same_side]
+        found += [] if partner is not None else [((), side)]
+    return found
+
+
+def _settings_key(pool: _Pool) -> Hashable:
+    configuration = pool[0].identity.configuration
+    return None if configuration is None else configuration.key
 
 
 def _values(pool: _Pool, reference_pool: _Pool, metric: str) -> list[list[float]]:
@@ -185,17 +212,23 @@ def _common_metrics(pool: _Pool, reference_pool: _Pool) -> list[str]:
 
     The metrics of training follow from each other, so that its headline is enough.
     """
-    first, other = pool[0].metrics, reference_pool[0].metrics
-    names = [first.headline, *(name for name in first.measured if name not in TRAINING_BY_NAME)]
+    headline = pool[0].metrics.headline
+    ours, theirs = _measured_by_any(pool), _measured_by_any(reference_pool)
+    names = [headline, *(name for name in ours if name not in TRAINING_BY_NAME)]
     return [
         name
         for name in dict.fromkeys(names)
-        if (measured := first.measured.get(name)) is not None
-        and (measured.judged or name == first.headline)
-        and (reference := other.measured.get(name)) is not None
+        if (measured := ours.get(name)) is not None
+        and (measured.judged or name == headline)
+        and (reference := theirs.get(name)) is not None
         and reference.unit == measured.unit
-        and (reference.mean > 0 or name == first.headline)
+        and (reference.mean > 0 or name == headline)
     ]
+
+
+def _measured_by_any(pool: _Pool) -> dict[str, Measured]:
+    """Return each metric that a run of ``pool`` measured, with the value of the first that did."""
+    return {name: value for run in reversed(pool) for name, value in run.metrics.measured.items()}
 
 
 def judged_against(
@@ -463,7 +496,11 @@ def _compared(
         differences=changed,
         verdict=verdict.word,
         verdict_reason="; ".join(notes),
-        metrics=verdict.metrics,
+        # of all runs together: ``with_metrics`` has the ratios of one
+        metrics={
+            metric: replace(judged, ratio=judged.pooled_ratio)
+            for metric, judged in verdict.metrics.items()
+        },
         loss_not_compared=verdict.loss_not_compared,
         reference_nodelist=_nodelist_of(reference_pool),
     )
@@ -481,7 +518,7 @@ def _target(reference_pool: _Pool, metric: str, name: str) -> Target:
         source=", ".join(result.identity.name for result in reference_pool),
         metric=metric,
         value=reached.mean,
-        unit=first.metrics.measured[metric].unit,
+        unit=_measured_by_any(reference_pool)[metric].unit,
     )
     values = tuple(values_of(reference_pool, metric))
     steps = tuple(relative_steps(reference_pool, metric))

@@ -118,7 +118,7 @@ class Deviations:
 
     They are known from the repeats of several configurations of the session. If only one has
     repeats, they are known from earlier sessions. As long as these are few, the spread of the steps
-    counts too, so that a second repeat never says less than one run does.
+    counts too, unless repeats differ more than that.
     """
 
     def __init__(
@@ -153,14 +153,22 @@ class Deviations:
             value = (total * of_runs + (_STEPS_WEIGHT - total) * of_steps) / _STEPS_WEIGHT
             source = " and ".join([*([source] if total else []), "the spread of the steps"])
             is_guess = own is None and not total
-            found = CommonVariance(value, _STEPS_WEIGHT, math.inf).moderate(own)
-            # Calm steps do not prove that runs repeat: repeats that differ more are believed.
-            least = 0.0 if own is None else own.value
-            variance = Variance(max(found.value, least), found.freedom)
-            return Estimate(variance, source, is_guess)
+            guess = CommonVariance(value, _STEPS_WEIGHT, math.inf)
+            return Estimate(_believed(guess, own), source, is_guess)
         if common is not None:
             return Estimate(common.moderate(own), source)
         return None if own is None else Estimate(own, "its own repeats")
+
+
+def _believed(guess: CommonVariance, own: Variance | None) -> Variance:
+    """Return the variance by the spread of steps and by repeats.
+
+    Calm steps do not prove that runs repeat: repeats that differ more are believed. The guess was
+    wrong then, so that it adds the less freedom, the more they differ from it.
+    """
+    if own is None or own.value <= guess.value:
+        return guess.moderate(own)
+    return Variance(own.value, own.freedom + guess.freedom * (guess.value / own.value) ** 2)
 
 
 def half_width(variance: Variance, *counts: int) -> float:

@@ -78,7 +78,7 @@ def deviations_of(
 ) -> dict[str, Deviations]:
     """Return the deviations of each metric over all pools of repeats."""
     pools, others = list(pools), pools_of(earlier)
-    names = {name for pool in pools for name in pool[0].metrics.measured}
+    names = {name for pool in pools for result in pool for name in result.metrics.measured}
     return {
         name: Deviations(
             [[values_of(pool, name)] for pool in pools],
@@ -165,7 +165,7 @@ def _compared(result: Result, references: References) -> tuple[Verdict, dict[str
             return Verdict(reference=expected, same_window=True), {expected.metric: target}
         figures = ()
     if not figures:
-        if invalid is None and limited_metrics(result):
+        if invalid is None and limited_metrics([result]):
             return result.verdict, {}
         word = INVALID if invalid else NO_REFERENCE
         return Verdict(word=word, reason=invalid or missing), None

@@ -26,13 +26,15 @@ class Target:
     pair_ratios: tuple[float, ...] = ()
 
 
-def limited_metrics(result: Result) -> list[str]:
-    """Return the judged metrics whose values have limits."""
-    return [
+def limited_metrics(results: Iterable[Result]) -> list[str]:
+    """Return the judged metrics whose values have limits, also if only some runs measured them."""
+    names = [
         name
+        for result in results
         for name, measured in result.metrics.measured.items()
         if measured.judged and measured.bounds is not None and measured.bounds.has_limits
     ]
+    return list(dict.fromkeys(names))
 
 
 def only_by(result: Result, metric: str) -> Result:
@@ -52,8 +54,9 @@ def judge_metrics(
     deviations: Mapping[str, Deviations],
 ) -> dict[str, MetricVerdict]:
     """Judge the repeats of one configuration by each metric with a target or limits."""
-    names = [name for name in targets if name in repeats[0].metrics.measured]
-    names += [name for name in limited_metrics(repeats[0]) if name not in targets]
+    measured = {name for result in repeats for name in result.metrics.measured}
+    names = [name for name in targets if name in measured]
+    names += [name for name in limited_metrics(repeats) if name not in targets]
     return {
         name: _judge_metric(repeats, name, targets.get(name), deviations.get(name))
         for name in names
@@ -63,14 +66,15 @@ def judge_metrics(
 def _judge_metric(
     repeats: Sequence[Result], name: str, target: Target | None, deviations: Deviations | None
 ) -> MetricVerdict:
-    metric, values = metric_of(repeats[0], name), values_of(repeats, name)
+    having = [result for result in repeats if name in result.metrics.measured]
+    metric, values = metric_of(having[0], name), values_of(having, name)
     if target is None or not values or not target.values:
-        return _by_limits(repeats, metric, target)
+        return _by_limits(having, metric, target)
     if target.pair_ratios:
         judgement = _judge_pairs(target.pair_ratios, metric, deviations)
     else:
         sides = (values,) if target.exact else (values, target.values)
-        steps = [*relative_steps(repeats, name), *target.steps]
+        steps = [*relative_steps(having, name), *target.steps]
         estimate = None if deviations is None else deviations.of(*sides, steps=steps)
         judgement = judge_values(values, target.values, metric, estimate, exact=target.exact)
     return MetricVerdict(
@@ -97,11 +101,7 @@ def _by_limits(
     repeats: Sequence[Result], metric: MetricSpec, target: Target | None
 ) -> MetricVerdict:
     """Judge a value without a ratio: it has no reference, or it is 0."""
-    means = [
-        result.metrics.measured[metric.name].mean
-        for result in repeats
-        if metric.name in result.metrics.measured
-    ]
+    means = [result.metrics.measured[metric.name].mean for result in repeats]
     mean = sum(means) / len(means)
     broken = outside_limits(mean, metric)
     if broken is None and target is not None and metric.better != LOWER:

@@ -24,7 +24,7 @@ def step_notes(result: Result) -> Iterator[str]:
     if abs(steps.drift) > _WORTH_SAYING:
         words = ("slower", "faster") if metric == STEP_TIME else ("worse", "better")
         word = words[(steps.drift < 0) == (mean.better == LOWER)]
-        yield f"{100 * abs(steps.drift):.1f} % {word} from the first to the last"
+        yield f"{100 * abs(steps.drift):.1f} % {word} from the first to the last of the window"
     reference = verdict.reference
     if (
         reference is None

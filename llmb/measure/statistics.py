@@ -32,8 +32,9 @@ class Statistics:
     interval: tuple[float, float] | None
     outliers: tuple[int, ...]  #: the iterations far from the median
     drift: float  #: growth of the others from first to last, as a fraction of the median
-    #: The standard deviation of the steps that are no outliers, as a fraction of their mean. None
-    #: for a single one.
+    #: The standard deviation of the steps that are no outliers, as a fraction of their mean. A line
+    #: for several steps has their mean, which deviates less by the root of their number. None for a
+    #: single line.
     deviation: float | None = None
     #: The framework's TFLOPS divided by TFLOPS by our formula, None if one is unknown.
     tflops_by_formula: float | None = None
@@ -105,8 +106,11 @@ def _interval(mean: "Spread") -> tuple[float, float] | None:
 
 
 def _deviation(steps: Sequence[Step]) -> float | None:
-    found = spread([step.step_time for step in steps]) if len(steps) > 1 else None
-    return None if found is None or found.mean <= 0 else found.deviation / found.mean
+    if len(steps) < 2:
+        return None
+    found = spread([step.step_time for step in steps])
+    steps_of_line = math.fsum(step.span for step in steps) / len(steps)
+    return found.deviation / found.mean * math.sqrt(steps_of_line) if found.mean > 0 else None
 
 
 def _drift(steps: Sequence[Step], median: float) -> float:

@@ -18,6 +18,7 @@ from llmb.judge.compare import (
     is_bad,
     judged_against,
     summary,
+    to_data,
     with_measured,
     with_published,
 )
@@ -571,3 +572,44 @@ def test_one_run_by_one_run_under_noise(
     if verdict == INCONCLUSIVE:
         wording("compare", str(row.verdict_reason))
         assert only([theirs], [ours]).verdict == INCONCLUSIVE
+
+
+P = [result(f"p{n}", seconds) for n, seconds in enumerate((1.0, 1.02, 1.04))]
+Q = [result(f"q{n}", seconds) for n, seconds in enumerate((1.062, 1.064, 1.066))]
+SWEPT = [result(f"z{n}", 1.064, change={"env": {"Z": str(n)}}) for n in range(6)]
+
+
+def test_single_runs_of_a_sweep_do_not_change_how_much_their_baseline_deviates() -> None:
+    """Each was compared with the same three runs, which then counted seven times."""
+    alone = only(Q, P)
+    for runs in ([*Q, *SWEPT], [*SWEPT, *reversed(Q)]):
+        rows = with_measured(runs, P, "B")
+        (row,) = (row for row in rows if len(row.runs) == 3)
+        assert row.ratio_interval == alone.ratio_interval
+        assert row.verdict_reason == alone.verdict_reason
+    other_way = only(P, [*Q, *SWEPT])
+    assert alone.ratio_interval is not None
+    assert other_way.ratio_interval is not None
+    low, high = alone.ratio_interval
+    assert other_way.ratio_interval == pytest.approx((1 / high, 1 / low), rel=1e-9)
+
+
+def test_a_baseline_of_several_configurations_without_its_own_counts_by_itself() -> None:
+    swept = [
+        result(f"z{n}{m}", 1.06 + m / 100, change={"env": {"Z": str(n)}})
+        for n in range(3)
+        for m in range(2)
+    ]
+    rows = with_measured(swept, P, "B")
+    assert {row.repeats for row in rows} == {2}
+    again = with_measured([*reversed(swept)], P, "B")
+    assert [row.ratio_interval for row in again] == [row.ratio_interval for row in reversed(rows)]
+    two_nights = [replace(run, identity=replace(run.identity, session="n")) for run in Q]
+    assert len(with_measured([*Q, *two_nights], P, "B")) == 2
+
+
+def test_the_ratio_of_a_metric_is_that_of_all_runs_of_the_row() -> None:
+    row = only(Q, P)
+    assert row.metrics["step_time"].ratio == row.ratio == row.metrics["step_time"].pooled_ratio
+    (data,) = to_data([row], "B")["comparisons"]
+    assert data["metrics"]["step_time"]["ratio"] == data["ratio"]

@@ -179,3 +179,31 @@ def test_earlier_sessions_are_used_if_no_configuration_of_this_one_has_repeats()
 
 def test_nothing_says_how_much_a_single_run_without_steps_deviates() -> None:
     assert Deviations([[[2.0]]]).of([2.0]) is None
+
+
+@pytest.mark.parametrize(("repeats", "least"), [(3, 0.91), (5, 0.92)])
+def test_the_interval_covers_as_often_as_it_says_whatever_the_steps_say(
+    repeats: int, least: float
+) -> None:
+    """Steps that deviate by 0.1 %, in runs that deviate by 1 %, covered 84 and 90 %."""
+    rng = random.Random(7)
+    inside = 0
+    for _ in range(1000):
+        values = [math.exp(rng.gauss(0, 0.01)) for _ in range(repeats)]
+        known = Deviations([[values]]).of(values, steps=[0.001] * repeats)
+        assert known is not None
+        mean = math.fsum(map(math.log, values)) / repeats
+        inside += abs(mean) <= half_width(known.variance, repeats)
+    assert least < inside / 1000 < 0.98
+
+
+def test_steps_that_were_a_bad_guess_add_no_certainty() -> None:
+    """By hand: a variance of 1e-4 beside a guess of 1e-6 leaves 10 · 0.01² degrees of freedom."""
+    values = [math.exp(0.01), 1.0, math.exp(-0.01)]
+    known = Deviations([[values]]).of(values, steps=[0.001])
+    assert known is not None
+    assert known.variance.value == pytest.approx(1e-4)
+    assert known.variance.freedom == pytest.approx(2 + 10 * 0.01**2)
+    calm = Deviations([[values]]).of(values, steps=[0.01])
+    assert calm is not None
+    assert calm.variance.freedom == pytest.approx(12)

@@ -357,3 +357,25 @@ def test_steps_are_no_cause_of_a_verdict_by_another_metric() -> None:
     run = replace(run, metrics=replace(run.metrics, measured=measured))
     (got,) = with_causes(judge([run], figures))
     assert (got.verdict.word, got.verdict.causes) == (FAIL, ())
+
+
+def limited(run: str, *, has_latency: bool) -> Result:
+    most = replace(LATENCY, maximum=40.0)
+    specs = [(replace(BUSBW, minimum=1.0), 480.0), *([(most, 50.0)] if has_latency else [])]
+    return result(run, *specs)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 1), (1, 0, 1), (1, 1, 0)])
+def test_a_metric_that_one_repeat_lacks_is_judged_whichever_it_is(order: tuple[int, ...]) -> None:
+    runs = [limited(str(n), has_latency=bool(has)) for n, has in enumerate(order)]
+    judged = judge(runs, [])
+    assert {one.verdict.word for one in judged} == {FAIL}
+    verdict = judged[0].verdict.metrics["latency"]
+    assert (verdict.word, verdict.repeats) == (FAIL, 2)
+    base = [result("x", (BUSBW, 480.0), (LATENCY, 36.0))]
+    (row,) = with_measured(runs, base, "B")
+    assert (row.verdict, row.metrics["latency"].repeats) == (FAIL, 2)
+    (row,) = with_measured(base, runs, "B")
+    assert row.metrics["latency"].ratio == pytest.approx(50 / 36)
+    alone = judge([limited("a", has_latency=False)], [])
+    assert "latency" not in alone[0].verdict.metrics

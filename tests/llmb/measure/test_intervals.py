@@ -6,6 +6,7 @@ The lines are those of training_log of Megatron-LM and Megatron-Bridge, and of N
 
 import gzip
 import json
+import random
 import subprocess
 import time
 from collections.abc import Callable
@@ -197,3 +198,40 @@ def test_a_log_in_gzip_that_is_cut_off_is_unknown_not_a_run_that_stopped(tmp_pat
     assert "stopped at iteration 24 of 49" in (stopped.reason or "")
     # its last line is there, so that nothing is missing
     assert read(tmp_path, whole[:-8]).status == "Success"
+
+
+def test_lines_for_several_steps_do_not_make_a_run_look_calmer(tmp_path: Path) -> None:
+    """By hand: the mean of ten steps deviates by the root of ten less than one of them."""
+    rng = random.Random(5)
+    times = [2.7 * (1 + 0.02 * rng.gauss(0, 1)) for _ in range(1000)]
+    logs = [
+        "".join(line(n, 1000, sum(times[n - every : n]) / every) for n in range(every, 1001, every))
+        for every in (1, 10)
+    ]
+    each, tenth = (read(tmp_path, log).metrics.statistics for log in logs)
+    assert each is not None
+    assert tenth is not None
+    assert (each.count, tenth.count) == (661, 66)
+    assert each.deviation == pytest.approx(0.02, rel=0.1)
+    assert tenth.deviation == pytest.approx(each.deviation, rel=0.2)
+
+
+def test_a_copy_of_a_log_is_no_repeat_of_it(tmp_path: Path, llmb_here: Command) -> None:
+    """In one night. Another run, a failed one, and the same file in another night all count."""
+    text = "".join(NEMO.format(n, 49, n, 2.7 + n / 1000) for n in range(50)) + REACHED.format(50)
+    other = text.replace("2.71\n", "2.72\n")
+    assert len(other) == len(text)
+    stopped = text[: len(text) // 2]
+    name, failed = "log-x_1234.out", "log-y_1235.out"
+    for folder, content in (("a", text), ("a/backup", text), ("a/other", other), ("b", text)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).write_text(content)
+        (tmp_path / folder / failed).write_text(stopped)
+    done = llmb_here("parse", tmp_path / "a", "--format", "json")
+    results = json.loads(done.stdout)["results"]
+    assert sum(result["status"] == "Success" for result in results) == 2
+    assert sum(result["status"] == "Failed" for result in results) == 3
+    assert done.stderr.count("is a copy of") == 1
+    nights = llmb_here("parse", tmp_path / "a", tmp_path / "b", "--format", "json")
+    results = json.loads(nights.stdout)["results"]
+    assert sum(result["status"] == "Success" for result in results) == 3

@@ -216,3 +216,15 @@ def test_a_run_that_was_cut_off_did_not_hold_out(status: str) -> None:
     lines = in_words(run)
     assert lines[0] == "no verdict over 400 steps"
     assert "from begin to end" in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("drift", "verdict"),
+    [(0.0199, PASS), (0.0201, WARN), (0.0499, WARN), (0.0501, FAIL), (-0.3, PASS)],
+)
+def test_the_bounds_of_the_drift_are_2_and_5_percent(drift: float, verdict: str) -> None:
+    known = replace(held_out([2.0] * 200), drift=drift, drift_interval=(drift - 1e-5, drift + 1e-5))
+    judged = judge(known)
+    assert judged.verdict == verdict
+    shown = f"{100 * abs(drift):.1f}"
+    assert f"({shown} to {shown} %)" in judged.reason

@@ -5,7 +5,7 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -188,7 +188,8 @@ def print_logs(
         logs = _logs(paths, folder, unreadable.append)
         results = _results(context, list(logs), chosen, description)
     results = [_with_path(result, logs) for result in results]
-    results = [*_without_copies(_in_folder(result, paths) for result in results)]
+    results = [_in_folder(result, paths) for result in results]
+    _warn_of_copies(results)
     # Each difference between the options and the logs is printed once.
     overrides = Counter(override for result in results for override in result.identity.overridden)
     for override, count in overrides.items():
@@ -228,24 +229,21 @@ def _logs(
     return logs
 
 
-def _without_copies(results: Iterable[Result]) -> Iterator[Result]:
-    """Yield ``results`` without measurements that a copy of a log repeats, with a note on each.
+def _warn_of_copies(results: Iterable[Result]) -> None:
+    """Warn of measurements that a copy of a log may repeat, such as one in a folder of backups.
 
-    A copy has the name, the bytes and the night of another log, such as one in a folder of backups.
+    It has the name, the bytes and the night of another log, and is read as a repeat.
     """
     import filecmp
 
-    others: dict[tuple[str | None, str, int], list[Path]] = {}
+    others: dict[tuple[str | None, str, int], Path] = {}
     for result in results:
         log = Path(result.identity.path)
-        if result.identity.run is None and result.status == SUCCESS and log.is_file():
-            alike = others.setdefault((result.identity.session, log.name, log.stat().st_size), [])
-            original = next((path for path in alike if filecmp.cmp(path, log, shallow=False)), None)
-            if original is not None:
-                say(f"note: {log} is a copy of {original}, and no repeat of it: it is omitted")
-                continue
-            alike.append(log)
-        yield result
+        if result.identity.run is not None or result.status != SUCCESS or not log.is_file():
+            continue
+        other = others.setdefault((result.identity.session, log.name, log.stat().st_size), log)
+        if other is not log and filecmp.cmp(other, log, shallow=False):
+            say(f"warning: {log} has the bytes of {other}: a copy is no repeat, remove it")
 
 
 def _with_path(result: Result, shown: Mapping[Path, Path]) -> Result:

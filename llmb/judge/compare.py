@@ -498,7 +498,9 @@ def _compared(
         verdict_reason="; ".join(notes),
         # of all runs together: ``with_metrics`` has the ratios of one
         metrics={
-            metric: replace(judged, ratio=judged.pooled_ratio)
+            metric: judged
+            if judged.pooled_ratio is None
+            else replace(judged, ratio=judged.pooled_ratio)
             for metric, judged in verdict.metrics.items()
         },
         loss_not_compared=verdict.loss_not_compared,

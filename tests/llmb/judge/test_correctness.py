@@ -219,3 +219,10 @@ def test_long_curves_keep_common_points() -> None:
     assert (long.iterations[0], long.iterations[-1], half.iterations[-1]) == (1, 10_000, 5_000)
     assert len(set(long.iterations) & set(half.iterations)) > 50
     assert loss_curve(Samples(steps=(Step(iteration=0, step_time=1.0, loss=float("nan")),))) is None
+
+
+def test_the_ratios_of_loss_and_memory_are_in_a_row() -> None:
+    row = compared(run("a", scaled(1.2, 25), memory=50 * GIB), run("b"))
+    assert row.metrics["loss"].ratio == pytest.approx(1 / 1.2, rel=0.01)
+    assert row.metrics["peak_memory"].ratio is not None
+    assert row.metrics["step_time"].ratio == row.metrics["step_time"].pooled_ratio

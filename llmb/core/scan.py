@@ -167,14 +167,12 @@ def is_cut_off(path: Path) -> bool:
     with open_log(path) as stream:
         if not is_packed(stream):
             return False
-        try:
+        has_end = False
+        with _until_damage():
             while stream.read(CHUNK):
                 pass
-        except (EOFError, zlib.error, OSError) as error:
-            if isinstance(error, OSError) and error.errno is not None:
-                raise
-            return True
-    return False
+            has_end = True
+    return not has_end
 
 
 def is_packed(stream: BinaryIO) -> bool:

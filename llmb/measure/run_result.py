@@ -239,7 +239,7 @@ def read_samples(path: Path, spec: ParseSpec) -> tuple[Samples, str]:
     """Return the samples of a log and, if it cannot be read, the reason. Raises PatternError."""
     try:
         samples = read_log(path, spec)
-        if not samples.is_complete and spec.samples is None and is_cut_off(path):
+        if not samples.is_complete and is_cut_off(path):
             return samples, f"{path} is cut off or damaged: gzip -t fails; compress it again"
         return samples, ""
     except PatternError:

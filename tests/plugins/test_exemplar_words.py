@@ -154,12 +154,25 @@ install_method: slurm
 selected_workloads: [nemotron, llama3.1]
 env_vars: {HF_TOKEN: hf_abc, NCCL_DEBUG: WARN}
 """
+OLDER = """\
+venv_type: uv
+install_path: /lustre/user/llmb
+install_method: slurm
+selected_workloads: [nemotron, llama3.1]
+environment_vars: {HF_TOKEN: hf_abc, NCCL_DEBUG: WARN}
+slurm: {account: myaccount, gpu_partition: gpu, gpu_partition_gres: 8, cpu_partition: cpu}
+gpu_type: h100
+node_architecture: x86_64
+"""
 
 
-def test_recorded_answers_become_options_that_the_installer_reads(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", [PLAYFILE, OLDER])
+def test_recorded_answers_become_options_that_the_installer_reads(
+    text: str, tmp_path: Path
+) -> None:
     """The keys are those of the headless installation of releases since 25.05."""
     file = tmp_path / "prod config.yaml"
-    file.write_text(PLAYFILE)
+    file.write_text(text)
     hint = words.hint_for("llmb-install", "--play", ["--play", str(file)]) or ""
     line, _, _ = hint.removeprefix("write: ").partition("  (")
     program, *options = shlex.split(line)
@@ -179,7 +192,7 @@ def test_recorded_answers_become_options_that_the_installer_reads(tmp_path: Path
     assert "hf_abc" not in hint
 
 
-@pytest.mark.parametrize("text", [None, "- a list\n", "gpu: [\n", "words: 3\n", ""])
+@pytest.mark.parametrize("text", [None, "- a list\n", "gpu: [\n", "gpu_type: h100\n", ""])
 def test_a_file_without_such_answers_is_named_as_ours(text: str | None, tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     if text is not None:

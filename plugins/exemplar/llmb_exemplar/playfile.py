@@ -30,15 +30,12 @@ def options_of(file: Path) -> list[str]:
         data = section_of({"": api.read_yaml(file)}, "")
     except api.LlmbError:
         return []
-    answers = dict(_answers(data))
-    if not answers:
-        return []
-    return [word for key, value in answers.items() for word in ("--set", f"{key}={value}")]
+    return [word for key, value in _answers(data) for word in ("--set", f"{key}={value}")]
 
 
 def _answers(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
     slurm = section_of(section_of(data, "slurm_info") or data, "slurm")
-    if not slurm and not set(_KEYS) & set(data):
+    if "install_path" not in data:  # such as our own answers
         return
     yield "cluster_type", "slurm"
     for names, values in ((_KEYS, data), (_SLURM, slurm)):

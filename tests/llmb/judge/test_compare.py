@@ -602,6 +602,7 @@ def test_a_baseline_of_several_configurations_without_its_own_counts_by_itself()
     ]
     rows = with_measured(swept, P, "B")
     assert {row.repeats for row in rows} == {2}
+    assert "known from 4 configurations" in (rows[0].verdict_reason or "")
     again = with_measured([*reversed(swept)], P, "B")
     assert [row.ratio_interval for row in again] == [row.ratio_interval for row in reversed(rows)]
     two_nights = [replace(run, identity=replace(run.identity, session="n")) for run in Q]

@@ -276,6 +276,8 @@ def test_what_follows_from_the_step_time_deviates_as_it_does() -> None:
         ours, theirs = (only_by(trained(*run), name) for run in (("a", 1.01), ("b", 1.0)))
         (alone,) = judged_against([ours], [theirs], "b")
         assert alone.verdict.ratio_interval == pytest.approx(got.verdict.ratio_interval)
+    both = result("c", (BUSBW, 480.0), (TRAINING_BY_NAME["step_time"], 1.0)).metrics
+    assert [both.share_statistics(name) for name in ("busbw", "step_time")] == [True, False]
 
 
 def test_one_line_for_all_steps_has_no_verdict_by_any_metric() -> None:
@@ -326,6 +328,8 @@ def test_zero_on_either_side_has_no_ratio_to_runs(better: Better) -> None:
         (1.20, 1.01, (), False),  # slow throughout
         (1.20, 1.19, (12,), False),  # slow by the median as well
         (1.00, 1.00, (12,), False),  # not slow
+        (0.90, 0.89, (12,), False),  # too fast, which slow steps do not explain
+        (1.20, 0.00, (12,), False),  # without a ratio by the median
     ],
 )
 def test_few_slow_steps_are_the_cause_if_the_others_are_not_slow(
@@ -348,6 +352,9 @@ def test_few_slow_steps_are_the_cause_if_the_others_are_not_slow(
     two = [run, replace(run, identity=replace(run.identity, run="b"))]
     (first, _) = with_causes(judge(two, published))
     assert ("1 of 40 steps of run a is far" in (first.verdict.reason or "")) == is_cause
+    unknown = replace(two[1], metrics=replace(run.metrics, statistics=None))
+    for judged in with_causes(judge([unknown, run], published)):
+        assert "steps" not in [cause.condition for cause in judged.verdict.causes]
 
 
 def test_steps_are_no_cause_of_a_verdict_by_another_metric() -> None:
@@ -379,3 +386,23 @@ def test_a_metric_that_one_repeat_lacks_is_judged_whichever_it_is(order: tuple[i
     assert row.metrics["latency"].ratio == pytest.approx(50 / 36)
     alone = judge([limited("a", has_latency=False)], [])
     assert "latency" not in alone[0].verdict.metrics
+
+
+def short(run: Result, window: Window, steps: int | None, first: int = 0) -> Result:
+    metrics = replace(run.metrics, window=window, steps=steps, first_iteration=first)
+    return replace(run, metrics=metrics)
+
+
+def test_the_warm_up_is_the_first_step_of_a_training_in_the_numbers_of_its_log() -> None:
+    """Megatron counts from 1. A benchmark has no warm-up, and an unknown number of steps is none."""
+    published = [replace(FIGURE, metric=TRAINING_BY_NAME["step_time"], value=1.0)]
+    run = trained("a", 1.0)
+    for training, words in (
+        (short(run, Window(1, 2), 2, first=1), None),
+        (short(run, Window(2, 2), 2, first=1), PASS),
+        (short(run, Window(0, 0), None), PASS),
+    ):
+        (got,) = judge([training], published)
+        assert got.verdict.word == words
+    (got,) = judge([short(result("a", (BUSBW, 481.0)), Window(0, 0), 1)], FIGURES[:1])
+    assert got.verdict.word == PASS

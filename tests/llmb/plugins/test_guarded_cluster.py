@@ -141,6 +141,8 @@ def test_of_launches_that_need_the_same_the_largest_is_judged() -> None:
     sizes = ((1, 4), (2, 1), (1, 8))
     launches = [replace(LAUNCH, nodes=nodes, ranks_per_node=ranks) for nodes, ranks in sizes]
     launches.append(replace(LAUNCH, venv="/other"))
+    wide = [replace(LAUNCH, nodes=1, ranks_per_node=ranks) for ranks in (4, 8)]
+    assert [fault.message for fault in faults_seen(wide, cluster, CONFIG)] == ["1 8"]
     found = faults_seen(launches, cluster, CONFIG)
     assert [fault.message for fault in found] == ["2 1", f"{LAUNCH.nodes} {LAUNCH.ranks_per_node}"]
 

@@ -96,6 +96,10 @@ def test_rates_of_repeats_are_those_at_their_mean_step_time(make_row: Callable[.
     assert value(samples, "llmb_tokens_per_second", experiment="e") == pytest.approx(160.0)
     assert value(samples, "llmb_mfu_ratio", experiment="e") == pytest.approx(0.16)
     assert value(samples, "llmb_busbw_bytes_per_second", experiment="e") == pytest.approx(25e9)
+    one, none = row("a", 2.0), row("b", 8.0)
+    none["metrics"]["mfu"]["mean"] = 0.0
+    samples = parsed(render(Results(data={"results": [one, none]})))
+    assert value(samples, "llmb_mfu_ratio", experiment="e") == pytest.approx(0.2)
 
 
 def test_a_declared_metric_never_takes_the_name_of_another(make_row: Callable[..., Any]) -> None:

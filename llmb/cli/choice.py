@@ -17,7 +17,7 @@ from llmb.contract.state import JobState
 from llmb.contract.window import Window, parse_window
 from llmb.core import console
 from llmb.core.names import find_workload_and_size, listed, suggest
-from llmb.core.node_lists import expand, is_list, short_name
+from llmb.core.node_lists import expand, is_list, not_a_list, short_name
 from llmb.core.times import since
 from llmb.core.values import dataclass
 from llmb.errors import UsageError
@@ -52,13 +52,7 @@ def _nodes(
 ) -> tuple[str, ...]:
     """The names of --node, each without its domain. Raises UsageError."""
     if (invalid := next((text for text in value if not is_list(text)), None)) is not None:
-        raise UsageError(
-            f"--node: '{invalid}' is not a list of nodes",
-            hint="--node n7, or --node 'n[1-4]'",
-            code="value-not-allowed",
-            key="--node",
-            value=invalid,
-        )
+        raise not_a_list(invalid, "--node")
     return tuple(short_name(name) for text in value for name in expand(text))
 
 

@@ -153,13 +153,7 @@ def _keep(context: click.Context, sbatch_options: dict[str, str | bool]) -> None
             )
         is_of_nodes = name in NODE_OPTIONS and isinstance(value, str)
         if is_of_nodes and not node_lists.has_brackets_closed(str(value)):
-            raise UsageError(
-                f"--{name}: '{value}' is not a list of nodes",
-                hint=node_lists.HINT,
-                code="value-not-allowed",
-                key=f"--{name}",
-                value=value,
-            )
+            raise node_lists.not_a_list(str(value), f"--{name}")
     slurm_args |= sbatch_options
 
 

@@ -6,6 +6,8 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 
+from llmb.errors import UsageError
+
 _MOST = 100_000  # names of a list
 _LONGEST = 512  # characters of a name; a host has at most 253
 _NUMBER = re.compile(r"\d{1,255}", re.ASCII)
@@ -36,6 +38,17 @@ def has_brackets_closed(text: str) -> bool:
     It is less strict than ``is_list``, as Slurm's options also take other texts, such as a file.
     """
     return _BRACKETS.fullmatch(text) is not None
+
+
+def not_a_list(text: str, option: str) -> UsageError:
+    """The error for the ``text`` of an ``option`` that is no list of nodes."""
+    return UsageError(
+        f"{option}: '{text}' is not a list of nodes",
+        hint=HINT,
+        code="value-not-allowed",
+        key=option,
+        value=text,
+    )
 
 
 def short_name(node: str) -> str:

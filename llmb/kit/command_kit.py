@@ -8,7 +8,6 @@ from typing import Any
 
 from llmb.core import console, files, locks, node_lists, tables
 from llmb.core.tables import Column, Row
-from llmb.errors import UsageError
 
 
 def say(text: str) -> None:
@@ -27,13 +26,7 @@ def expand_nodes(text: str) -> list[str]:
 def read_nodes(text: str, option: str) -> list[str]:
     """Return the names of a list that a user wrote in ``option``. Raises UsageError."""
     if not node_lists.is_list(text):
-        raise UsageError(
-            f"{option}: '{text}' is not a list of nodes",
-            hint=node_lists.HINT,
-            code="value-not-allowed",
-            key=option,
-            value=text,
-        )
+        raise node_lists.not_a_list(text, option)
     return [*dict.fromkeys(node_lists.expand(text))]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from llmb.contract.record import RunRecord
 from llmb.contract.sbatch import NODE_OPTIONS
 from llmb.contract.schema import ClusterConfig
-from llmb.core.node_lists import HINT, has_brackets_closed
+from llmb.core.node_lists import has_brackets_closed, not_a_list
 from llmb.errors import UsageError
 from llmb.plugins.loaded import Plugins, ResultRow
 from llmb.run import store
@@ -44,13 +44,7 @@ class NamedNodes:
     def _of(self, option: str, text: str) -> str | bool:
         """Return the nodes of ``text``, False if none is left to exclude."""
         if not has_brackets_closed(text):
-            raise UsageError(
-                f"--{option}: '{text}' is not a list of nodes",
-                hint=HINT,
-                code="value-not-allowed",
-                key=option,
-                value=text,
-            )
+            raise not_a_list(text, f"--{option}")
         if "@" not in text:
             return text
         words: list[str] = []

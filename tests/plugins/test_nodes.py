@@ -256,7 +256,7 @@ def test_a_wrong_file_is_refused_at_its_place(tmp_path: Path, text: str, key: st
         ("facts:\n  a:\n    severity: falt\n", "facts.a.severity", 3, "'fault'"),
         ("facts:\n  a:\n    ask: comand echo 3\n", "facts.a.ask", 3, "command TEXT"),
         ("facts:\n  a:\n    ask: command\n", "facts.a.ask", 3, "command TEXT"),
-        ("facts:\n  a: &a\n    more: *a\n", "facts.a.more", 3, "ask"),
+        ("facts:\n  a:\n    more: [1]\n", "facts.a.more", 3, "ask"),
         ("facts:\n  a: {ask: node coers}\nmeasures:\n", "facts.a.ask", 2, "'cores'"),
         ("measures:\n  new: {unit: GB/s}\n", "measures.new", 2, "command"),
         ("facts:\n  on: {asks: x}\n", "facts.True.asks", 1, "'ask'"),
@@ -305,6 +305,13 @@ def test_a_value_without_meaning_is_refused_with_its_line_and_the_fix(
     assert str(caught.value).startswith(f"{site}:{line}: {key} ")
     assert caught.value.key == key
     assert hint in (caught.value.hint or "")
+
+
+def test_a_row_that_is_there_twice_is_refused_with_its_line(tmp_path: Path) -> None:
+    site = tmp_path / "checks.yaml"
+    site.write_text("facts:\n  a: {ask: node cores}\n  a: {ask: node memory}\n")
+    with pytest.raises(api.UsageError, match=f"^{site}:3: duplicate key 'a'"):
+        table_for("cpu", 8, site)
 
 
 def test_values_that_have_a_meaning_are_accepted(tmp_path: Path) -> None:

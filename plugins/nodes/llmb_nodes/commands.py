@@ -118,17 +118,18 @@ def per_node(context: api.CommandContext, passed: Mapping[str, str | None]) -> i
     from llmb import api
 
     gpus = passed["gpus_per_node"]
-    if gpus is not None:
-        if not gpus.isdecimal() or int(gpus) == 0:
-            raise api.UsageError(
-                f"--gpus-per-node must be a number of GPUs, not '{gpus}'",
-                hint="--gpus-per-node 4, or omit it for all GPUs of each node",
-                code="value-type",
-                key="--gpus-per-node",
-                value=gpus,
-            )
-        return int(gpus)
-    return context.config.gpu(passed["gpu_type"] or context.config.gpu_type).gpus_per_node
+    of_a_node = context.config.gpu(passed["gpu_type"] or context.config.gpu_type).gpus_per_node
+    if gpus is None:
+        return of_a_node
+    if not gpus.isdecimal() or not 0 < int(gpus) <= of_a_node:
+        raise api.UsageError(
+            f"--gpus-per-node must be a number of GPUs from 1 to {of_a_node}, not '{gpus}'",
+            hint="omit it for all GPUs of each node",
+            code="value-type",
+            key="--gpus-per-node",
+            value=gpus,
+        )
+    return int(gpus)
 
 
 def submit_words(

@@ -66,13 +66,14 @@ def read(path: Path) -> ChecksFile:
 
     try:
         text = path.read_text(encoding="utf-8")
-        data, root = yaml.safe_load(text), yaml.compose(text, yaml.SafeLoader)
+        root = yaml.compose(text, yaml.SafeLoader)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         message = f"{path} cannot be read: {' '.join(str(error).split())}"
         hint = "plugins.llmb-nodes.checks in cluster_config.yaml names it"
         raise api.UsageError(message, hint=hint, code="file-unreadable", value=str(path)) from error
+    data = api.parse_yaml(text, str(path))
     file = ChecksFile(path=path, table=data, lines=_lines_of(root))
-    if not isinstance(data, dict):
+    if root is None or not isinstance(data, dict):
         raise file.fault((), "is no mapping", "write facts: and measures:")
     for section in ("collective", "facts", "measures"):
         data.setdefault(section, {})

@@ -41,8 +41,11 @@ class ChangePoint:
 
 
 class _Split(NamedTuple):
-    chance: float
     position: int
+    #: Student's t of the difference of the means, without its sign.
+    t: float
+    #: That a series without a change has at least this t. Two clear splits may both have 0.
+    chance: float
 
 
 def change_points(values: Sequence[float], least: float = 0.01) -> list[ChangePoint]:
@@ -55,12 +58,11 @@ def change_points(values: Sequence[float], least: float = 0.01) -> list[ChangePo
     while indices:
         bounds = [0, *indices, len(values)]
         splits = [
-            _Split(
-                sums.chance(*part) if abs(sums.step(*part)) >= math.log1p(least) else 1.0, part[1]
-            )
+            split if abs(sums.step(*part)) >= math.log1p(least) else split._replace(chance=1.0)
             for part in zip(bounds, bounds[1:], bounds[2:], strict=False)
+            for split in [sums.split(*part)]
         ]
-        weakest = max(splits)
+        weakest = max(splits, key=lambda split: (split.chance, -split.t))
         if weakest.chance <= _CHANCE:
             break
         indices.remove(weakest.position)
@@ -84,7 +86,8 @@ def _search(sums: "_Sums", first: int, last: int) -> Iterator[int]:
     candidates = range(first + _LEAST_PART, last - _LEAST_PART + 1)
     if not candidates:
         return
-    best = min(_Split(sums.chance(first, index, last), index) for index in candidates)
+    # The least chance is that of the greatest t, and unlike it, t is exact for a clear change.
+    best = max((sums.split(first, index, last) for index in candidates), key=lambda split: split.t)
     # Each split is another chance to be wrong.
     if best.chance * len(candidates) <= _CHANCE:
         yield best.position
@@ -110,19 +113,21 @@ class _Sums:
         squares = self._squares[last] - self._squares[first]
         return max(squares - (last - first) * self.mean(first, last) ** 2, 0.0)
 
-    def chance(self, first: int, index: int, last: int) -> float:
-        """Return the chance of such a difference of means in a series without a change."""
+    def split(self, first: int, index: int, last: int) -> _Split:
+        """Return how clearly the mean changes at ``index``."""
         freedom = last - first - 2
         scatter = self._scatter(first, index) + self._scatter(index, last)
         variance = max(scatter / freedom, _LEAST_DEVIATION**2)
         error = math.sqrt(variance * (1 / (index - first) + 1 / (last - index)))
-        return two_sided(abs(self.step(first, index, last)) / error, freedom)
+        t = abs(self.step(first, index, last)) / error
+        return _Split(position=index, t=t, chance=two_sided(t, freedom))
 
 
 def two_sided(t: float, freedom: int) -> float:
     """Return the chance of at least ``t`` (0 or more) or at most -``t`` with Student's t.
 
-    Abramowitz and Stegun 26.7.3 and 26.7.4, finite sums for a whole ``freedom`` of 1 or more.
+    Abramowitz and Stegun 26.7.3 and 26.7.4, finite sums for a whole ``freedom`` of 1 or more. It is
+    exact to 1e-12, so that any smaller chance may be 0.
     """
     angle = math.atan(t / math.sqrt(freedom))
     sine, cosine = math.sin(angle), math.cos(angle)

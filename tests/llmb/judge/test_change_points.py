@@ -51,6 +51,30 @@ def test_two_nights_of_five_percent_less_are_found() -> None:
     assert sum([change.index for change in changes] == [20] for changes in found) >= 90
 
 
+@pytest.mark.parametrize("counts", [(38, 80), (100, 80), (30, 300)])
+@pytest.mark.parametrize("level", [0.96, 0.9, 0.5])
+def test_a_clear_change_of_a_long_series_is_one_at_its_night(
+    counts: tuple[int, int], level: float
+) -> None:
+    for seed in range(60):
+        values = noisy(seed, (1.0, counts[0]), (level, counts[1]), deviation=0.0017)
+        assert [change.index for change in change_points(values)] == [counts[0]], seed
+
+
+def test_another_reference_changes_no_night() -> None:
+    values = noisy(2, (1.0, 38), (0.96, 80), (0.9, 30), deviation=0.0017)
+    for factor in (0.3, 0.978, 1.021, 7.0):
+        found = change_points([value * factor for value in values])
+        assert [change.index for change in found] == [38, 118]
+
+
+def test_of_steps_that_are_too_small_the_smallest_is_omitted_first() -> None:
+    # together 1.2 %: without the first, smaller one, the second is large enough
+    values = [1.0] * 20 + [0.9965] * 20 + [0.988] * 20
+    (change,) = change_points(values)
+    assert (change.index, change.counts) == (40, (40, 20))
+
+
 @pytest.mark.parametrize(
     "values",
     [

@@ -55,7 +55,8 @@ EXIT_CODES = (
     (errors.UsageError.exit_code, "wrong usage or input; nothing was submitted"),
     (
         errors.RUN_FAILED,
-        "with --wait, results and compare: a run failed, or a verdict is FAIL or INVALID",
+        "with --wait, results, report and compare: a run failed, its record is damaged, or a verdict"
+        " is FAIL or INVALID",
     ),
     (errors.INTERRUPTED, "interrupted; finished work is kept"),
 )

@@ -135,7 +135,8 @@ def command(
             stream.write(text.encode())
         runs_word = "run" if len(report.runs) == 1 else "runs"
         say(f"{output}: {len(report.runs)} {runs_word}", links=[output])
-    return exit_code(report.results if over_time is None else over_time.latest)
+    judged_results = report.results if over_time is None else over_time.latest
+    return exit_code([*judged_results, *report.unreadable])
 
 
 def page_on(

@@ -145,8 +145,10 @@ def test_a_run_that_cannot_be_read_is_missed(
     (path,) = empty_night.folder.rglob("llmb-run.json")
     (path.parent.parent / "broken").mkdir()
     (path.parent.parent / "broken" / path.name).write_text("{}")
+    assert report("--history").returncode == 3  # as `results` has it
     for fmt in ("md", "html"):
         done = report("--format", fmt)
+        assert done.returncode == 3
         (line,) = [line for line in done.stdout.splitlines() if "cannot read" in line]
         wording("report", line)
         assert f"{path.parent.parent / 'broken' / path.name} " in done.stdout  # the reason names it

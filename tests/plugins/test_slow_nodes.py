@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from llmb_nodes import slow_nodes
+from llmb_nodes import history, slow_nodes
 from llmb_nodes.past_runs import MeasuredRun, measured, observations
 from llmb_nodes.slow_nodes import Observation
 from llmb_nodes.suspects import from_runs
@@ -78,6 +78,25 @@ def test_only_trusted_runs_whose_nodes_are_all_known_are_evidence() -> None:
         assert measured([a_run()], [a_result(**changes)]) == []
     # a check of nodes measures other things on each of them
     assert measured([a_run(workload="node_check")], [a_result()]) == []
+
+
+def test_a_month_before_the_newest_measured_run_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def nodes_of_job(run: Any) -> str:
+        asked.append(run.id)
+        return "n[1-2]"
+
+    monkeypatch.setattr(history, "nodes_of_job", nodes_of_job)
+    days_ago = {"failed": 0, "newest": 1, "month": 31, "older": 31.1, "oldest": 300}
+    runs = [a_run(name) for name in days_ago]
+    for run in runs:
+        run.submitted_at = (400 - days_ago[run.id]) * 86400.0
+    rows = [
+        a_result(run.id, **({"status": "Failed"} if run.id == "failed" else {})) for run in runs
+    ]
+    assert [run.id for run in measured(runs, rows[::-1])] == ["newest", "month"]
+    assert asked == ["newest", "month"]  # no file of an older run is read
 
 
 def test_the_chance_is_that_of_all_ways_to_choose_the_slow_runs() -> None:

@@ -61,15 +61,20 @@ def measured(runs: Iterable[api.RunRecord], rows: Iterable[ResultRow]) -> list[M
     one.
     """
     by_id = {run.id: run for run in runs}
-    ended = [
-        measured_run
+    candidates = [
+        (run, row)
         for row in rows
         if (run := by_id.get(str(row["run"]))) is not None
         and run.job.workload != history.WORKLOAD
-        and (measured_run := _measured(run, row)) is not None
     ]
-    newest = max((run.time for run in ended), default=0.0)
-    return [run for run in ended if run.time >= newest - DAYS * DAY]
+    candidates.sort(key=lambda pair: pair[0].submitted_at, reverse=True)
+    found: list[MeasuredRun] = []
+    for run, row in candidates:  # newest first: the files of the others are not read
+        if found and run.submitted_at < found[0].time - DAYS * DAY:
+            break
+        if (measured_run := _measured(run, row)) is not None:
+            found.append(measured_run)
+    return found
 
 
 def _measured(run: api.RunRecord, row: ResultRow) -> MeasuredRun | None:

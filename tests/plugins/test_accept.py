@@ -949,16 +949,16 @@ def a_cost(hours: float | None, most: float | None, source: str | None) -> RowCo
 @pytest.mark.parametrize(
     ("rows", "text"),
     [
-        ([a_cost(2.0, 2.0, "limit"), a_cost(None, None, None)], "up to 2.0 h by the time limits"),
+        ([a_cost(2.0, 2.0, "limit"), a_cost(None, None, None)], "up to 2.00 h by the time limits"),
         (
             [a_cost(0.5, 2.0, "past"), a_cost(2.0, 2.0, "limit")],
-            "up to 4.0 h by the time limits, about 2.5 (from past runs and time limits)",
+            "up to 4.00 h by the time limits, about 2.50 (from past runs and time limits)",
         ),
         (
             [a_cost(1.0, 2.0, "published")],
-            "up to 2.0 h by the time limits, about 1.0 (from published step times)",
+            "up to 2.00 h by the time limits, about 1.00 (from published step times)",
         ),
-        ([], "up to 0.0 h by the time limits"),
+        ([], "up to 0.00 h by the time limits"),
     ],
 )
 def test_the_greatest_cost_is_by_the_time_limits(rows: list[RowCost], text: str) -> None:

@@ -307,14 +307,14 @@ def hours_and_most(rows: Sequence[RowCost]) -> tuple[float, float]:
 
 
 def cost_in_words(rows: Sequence[RowCost], unit: str) -> str:
-    """Return ``up to 12.0 GPU-hours by the time limits, about 3.1 (from past runs)``."""
+    """Return ``up to 12.00 GPU-hours by the time limits, about 3.10 (from past runs)``."""
     hours, most = hours_and_most(rows)
-    limits = f"up to {most:.1f} {unit} by the time limits"
+    limits = f"up to {most:.2f} {unit} by the time limits"
     known = {row.source for row in rows} - {None}
     if not known - {"limit"}:
         return limits
     sources = " and ".join(words for source, words in _SOURCES.items() if source in known)
-    return f"{limits}, about {hours:.1f} (from {sources})"
+    return f"{limits}, about {hours:.2f} (from {sources})"
 
 
 def _of_check(context: api.CommandContext, acceptance: Acceptance, phase: Phase) -> RowCost:

@@ -136,7 +136,7 @@ def with_measured(
     """Return the rows of ``results`` against the valid ``reference_results`` of ``name``."""
     pools = _pools(results)
     # A reference is one side, also if its runs were accepted from several sessions.
-    reference_pools = _pools(map(without_session, reference_results))
+    reference_pools = _pools(reference_results, of_one_side=True)
     candidates = [pool for pool in reference_pools if measures(pool[0])]
     unmeasured = [[result] for result in reference_results if not measures(result)]
     sides = [_other_side(pool, candidates, unmeasured, name) for pool in pools]
@@ -330,11 +330,15 @@ def measures(result: Result) -> bool:
     )
 
 
-def _pools(results: Iterable[Result]) -> list[list[Result]]:
-    """Group the valid repeats of each configuration. Any other run is a group of its own."""
+def _pools(results: Iterable[Result], *, of_one_side: bool = False) -> list[list[Result]]:
+    """Group the valid repeats of each configuration. Any other run is a group of its own.
+
+    Runs ``of_one_side`` are repeats across sessions.
+    """
     pools: dict[Hashable, list[Result]] = {}
     for number, result in enumerate(results):
-        pools.setdefault(pool_key(result) if measures(result) else number, []).append(result)
+        repeat = without_session(result) if of_one_side else result
+        pools.setdefault(pool_key(repeat) if measures(result) else number, []).append(result)
     return list(pools.values())
 
 

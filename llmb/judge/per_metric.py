@@ -3,6 +3,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from llmb.contract.metrics import LOWER, Measured, MetricSpec, shown
 from llmb.core.values import dataclass
@@ -190,25 +191,48 @@ def pair_ratios(
 ) -> list[float]:
     """Return the ratio of ``metric`` of each complete pair of runs, better above 1.
 
-    Empty if the runs are no pairs.
+    Empty if a submission of the runs has no other side. Those of two submissions of a
+    session have equal numbers, so that it is unknown which of them are a pair.
     """
     values, references = _by_pair(repeats, metric), _by_pair(reference_repeats, metric)
-    if {side for side, _ in values} & {side for side, _ in references}:
-        return []  # the same side of two submissions
-    partners = {number: reference for (_, number), reference in references.items()}
+    if values is None or references is None or values.side == references.side:
+        return []
+    if not values.submissions <= references.submissions:
+        return []
     return [
-        relative(value.mean, partners[number].mean, value.better)
-        for (_, number), value in values.items()
-        if number in partners
+        relative(value.mean, reference.mean, value.better)
+        for pair, value in values.by_pair.items()
+        if (reference := references.by_pair.get(pair)) is not None
     ]
 
 
-def _by_pair(results: Iterable[Result], metric: str) -> dict[tuple[str, int], Measured]:
-    """Return the values above 0 of ``metric`` by side and number of the pair."""
-    return {
-        (pair.side, pair.number): value
-        for result in results
-        if (pair := result.identity.pair) is not None
-        and (value := result.metrics.measured.get(metric)) is not None
-        and value.mean > 0
+_Submission = tuple[str | None, str]  # the id of its session, and its setting
+
+
+class _Side(NamedTuple):
+    """One side of runs in pairs."""
+
+    side: str
+    submissions: set[_Submission]
+    #: Values above 0, by the submission and the number of the pair.
+    by_pair: dict[tuple[_Submission, int], Measured]
+
+
+def _by_pair(results: Iterable[Result], metric: str) -> _Side | None:
+    """Return the values of one side, None if a run is in no pair or two have an equal number."""
+    results = list(results)
+    pairs = [result.identity.pair for result in results]
+    keys = [
+        ((result.identity.session, pair.setting), pair.number)
+        for result, pair in zip(results, pairs, strict=True)
+        if pair is not None
+    ]
+    sides = {pair.side for pair in pairs if pair is not None}
+    if None in pairs or len(sides) != 1 or len(set(keys)) < len(keys):
+        return None
+    values = {
+        key: value
+        for key, result in zip(keys, results, strict=True)
+        if (value := result.metrics.measured.get(metric)) is not None and value.mean > 0
     }
+    return _Side(sides.pop(), {submission for submission, _ in keys}, values)

@@ -106,3 +106,40 @@ def test_runs_without_pairs_and_of_two_submissions_are_not_paired() -> None:
     assert with_pairs([result("a"), result("b")]) is None
     other = [replace(run, identity=replace(run.identity, session="other")) for run in tree]
     assert with_pairs([*ring, *other]) is None
+
+
+def in_session(runs: Sequence[Result], session: str) -> list[Result]:
+    return [replace(run, identity=replace(run.identity, session=session)) for run in runs]
+
+
+def test_runs_of_other_sessions_are_no_partners_in_any_order() -> None:
+    before = [
+        in_session(side("A", [seconds] * 2, "Ring"), name)
+        for name, seconds in (("s1", 2.0), ("s2", 2.2), ("s3", 2.4))
+    ]
+    newest = in_session(side("B", [2.2, 2.2], "Tree"), "s4")
+    for sessions in (before, before[::-1]):
+        (row,) = with_measured(newest, [run for runs in sessions for run in runs], "accepted")
+        assert row.ratio == pytest.approx(1.0, abs=0.005)
+        assert "in pairs" not in (row.verdict_reason or "")
+
+
+def test_two_submissions_of_a_session_are_compared_with_all_their_runs() -> None:
+    # both begin with pair 1, and only the first has a slower side B
+    first = [*side("A", [2.0, 2.0], "Ring"), *side("B", [2.2, 2.2], "Tree")]
+    second = [*side("A", [2.0, 2.0], "Ring"), *side("B", [2.0, 2.0], "Tree")]
+    for runs in ([*first, *second], [*second, *first]):
+        row = compared(runs)
+        assert row.repeats == 4
+        assert row.ratio == pytest.approx(2.0 / 2.1, abs=0.002)
+
+
+def test_pairs_of_several_sessions_are_paired_within_each() -> None:
+    # the second session is slower by a fifth, on both sides
+    a = [*side("A", [2.0, 2.01], "Ring"), *in_session(side("A", [2.4, 2.41], "Ring"), "t")]
+    b = [*side("B", [2.2, 2.21], "Tree"), *in_session(side("B", [2.64, 2.65], "Tree"), "t")]
+    rows = with_measured(b, a, "A")
+    assert [row.repeats for row in rows] == [2, 2]  # side B is judged by session
+    for row in rows:
+        assert row.ratio == pytest.approx(2.0 / 2.2, abs=0.002)
+        assert (row.verdict_reason or "").startswith("in pairs ")

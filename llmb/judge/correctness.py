@@ -26,6 +26,7 @@ MOST_OUTLIERS = 0.10  # the share of the steps that may exceed it
 FINAL_TOLERANCE = 0.03  # of the last step
 MEMORY_TOLERANCE = 0.05
 _FEWEST = 3  # points of a correlation
+_LEAST_COMMON = 10  # iterations of two curves, unless one has fewer
 _LAYOUT = (*SPLIT, "gbs", "seq_length", "num_layers", "scale", "dtype", "fp8", "tokenizer")
 _SEED = "seed"
 _MEMORY = MetricSpec(
@@ -153,7 +154,7 @@ def _judge_loss(
         and (difference := curve_difference(result.metrics.losses, reference)) is not None
     ]
     if not compared:
-        return None, f"the log has no loss at iterations that {name} has"
+        return None, f"the log has the loss at too few iterations that {name} has"
     result, worst = max(
         compared, key=lambda pair: (any(pair[1].faults), abs(pair[1].final), pair[1].largest)
     )
@@ -197,13 +198,16 @@ def _mean_curve(results: Sequence[Result]) -> dict[int, float]:
 
 
 def curve_difference(curve: LossCurve, reference: Mapping[int, float]) -> CurveDifference | None:
-    """Return how a curve differs from a ``reference`` by iteration, None without common ones."""
+    """Return how a curve differs from a ``reference`` by iteration.
+
+    None if they have too few iterations in common to tell.
+    """
     points = [
         (iteration, loss, reference[iteration])
         for iteration, loss in zip(curve.iterations, curve.values, strict=True)
         if iteration in reference
     ]
-    if not points:
+    if len(points) < min(_LEAST_COMMON, len(curve.iterations), len(reference)) or not points:
         return None
     differences = {
         iteration: round(_relative_difference(loss, expected), 9)

@@ -164,16 +164,18 @@ def invalid_because(
     """Return the reasons why the measurement is invalid.
 
     ``nodes`` is the job's number, None if only the log can tell. A loss or gradient that is not a
-    number spoils all weights, at any step. A ``declared`` metric spoils only the window, and so
-    does a skipped step: fp16 skips its first ones, while it looks for the scale of the loss. NCCL's
-    ``Socket`` between nodes is TCP, which is reported to cost a fifth of the throughput.
+    number spoils all weights, at any step, and so does an infinite loss that is not before the
+    window. A ``declared`` metric spoils only the window, and so does a skipped step: fp16 skips its
+    first ones, while it looks for the scale of the loss. NCCL's ``Socket`` between nodes is TCP,
+    which is reported to cost a fifth of the throughput.
     """
     reasons = []
     steps = [] if window is None else steps_in(samples, window)
+    begin = math.inf if window is None else window.first - samples.first
     if (
         samples.has_nan
         or any(step.fault == "nan" for step in samples.steps)
-        or not all(math.isfinite(step.loss) for step in steps if step.loss is not None)
+        or any(math.isinf(step.loss or 0.0) for step in samples.steps if step.iteration >= begin)
     ):
         reasons.append(LOSS_NAN)
     if samples.has_nan_gradient:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loss curve of a run, kept with its result so that later runs are compared with it."""
 
+import itertools
 import math
+import statistics
 
 from llmb.contract.samples import Samples
 from llmb.core.values import dataclass
@@ -20,21 +22,21 @@ class LossCurve:
 def loss_curve(samples: Samples) -> LossCurve | None:
     """Return the finite losses of a log, None without any.
 
-    Of a long run it has the steps whose place is a multiple of a power of two, and the last step,
-    so that runs of different lengths have points in common.
+    Of a long run it has the lines whose place is a multiple of a power of two, and the last one, so
+    that runs of different lengths have points in common. The place is by the iteration: a step
+    without a loss, as fp16 skips them, moves no other.
     """
-    points = [
-        (step.iteration + samples.first, step.loss)
-        for step in samples.steps
-        if step.loss is not None and math.isfinite(step.loss)
-    ]
-    if not points:
+    steps = [step for step in samples.steps if step.loss is not None and math.isfinite(step.loss)]
+    if not steps:
         return None
-    interval = 1
-    while len(points) > MOST * interval:
+    interval = line = 1
+    while len(steps) > MOST * interval:
         interval *= 2
-    kept = [*points[::interval], *([] if (len(points) - 1) % interval == 0 else points[-1:])]
+    if interval > 1:
+        pairs = itertools.pairwise(samples.steps)
+        line = statistics.mode(after.iteration - before.iteration for before, after in pairs)
+    kept = [step for step in steps if step.iteration // line % interval == 0 or step is steps[-1]]
     return LossCurve(
-        iterations=tuple(iteration for iteration, _ in kept),
-        values=tuple(loss for _, loss in kept),
+        iterations=tuple(step.iteration + samples.first for step in kept),
+        values=tuple(step.loss for step in kept if step.loss is not None),
     )

@@ -5,6 +5,7 @@ Only telemetry tells when a line was logged (``llmb.measure.telemetry``), each a
 late. Without it there is no share of time, since few logs have times.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -83,10 +84,10 @@ def sustained_of(
 
 def _drift(steps: Sequence[Step]) -> tuple[float | None, tuple[float, float] | None]:
     """Return the drift by least squares over the medians of blocks, and its 95 % interval."""
-    size = len(steps) // _BLOCKS
-    if size < 1:
+    if len(steps) < _BLOCKS:
         return None, None
-    blocks = [steps[number * size : (number + 1) * size] for number in range(_BLOCKS)]
+    bounds = [len(steps) * number // _BLOCKS for number in range(_BLOCKS + 1)]
+    blocks = [steps[first:last] for first, last in itertools.pairwise(bounds)]
     times = [quantile(sorted(step.step_time for step in block), 0.5) for block in blocks]
     places = [math.fsum(step.iteration for step in block) / len(block) for block in blocks]
     middle, mean = math.fsum(places) / _BLOCKS, math.fsum(times) / _BLOCKS

@@ -2,7 +2,7 @@
 """Loss and memory beside speed: a fast run with a wrong loss or other memory is not a PASS."""
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -219,6 +219,36 @@ def test_long_curves_keep_common_points() -> None:
     assert (long.iterations[0], long.iterations[-1], half.iterations[-1]) == (1, 10_000, 5_000)
     assert len(set(long.iterations) & set(half.iterations)) > 50
     assert loss_curve(Samples(steps=(Step(iteration=0, step_time=1.0, loss=float("nan")),))) is None
+
+
+def test_steps_without_a_loss_move_no_other_point_of_a_long_curve() -> None:
+    steps = [Step(iteration=n, step_time=1.0, loss=12.0 - n / 1e3) for n in range(1000)]
+    complete = loss_curve(Samples(steps=tuple(steps), first=1))
+    for skipped in (1, 5, 500):
+        fewer = [*steps]
+        fewer[skipped] = Step(iteration=skipped, step_time=1.0, fault="skipped")
+        curve = loss_curve(Samples(steps=tuple(fewer), first=1))
+        assert complete is not None
+        assert curve is not None
+        common = set(curve.iterations) & set(complete.iterations)
+        assert len(common) >= len(complete.iterations) - 1
+
+
+@pytest.mark.parametrize(
+    "iterations", [range(9, 20_000, 10), range(0, 20_000, 10), [0, *range(9, 20_000, 10)]]
+)
+def test_a_long_curve_of_every_tenth_iteration_is_as_short(iterations: Iterable[int]) -> None:
+    steps = tuple(Step(iteration=n, step_time=1.0, loss=2.0, span=10) for n in iterations)
+    curve = loss_curve(Samples(steps=steps))
+    assert curve is not None
+    assert MOST / 2 <= len(curve.iterations) <= MOST + 2
+
+
+def test_curves_with_few_iterations_in_common_are_not_compared() -> None:
+    reference = dict.fromkeys(range(9, 1000, 10), 2.0)
+    other = LossCurve(iterations=(*range(0, 999, 4), 999), values=(2.0,) * 251)
+    assert curve_difference(other, reference) is None
+    assert curve_difference(curve([2.0, 2.0, 2.0]), {0: 2.0, 1: 2.0, 2: 2.0}) is not None
 
 
 def test_the_ratios_of_loss_and_memory_are_in_a_row() -> None:

@@ -328,7 +328,8 @@ def test_a_loss_that_is_no_number_counts_wherever_it_is_there(tmp_path: Path) ->
         lines[at] = lines[at].replace("loss: 12.81", "loss: nan")
         assert foreign(tmp_path, "".join(lines)).metrics.invalid == (LOSS_NAN,)
         lines[at] = lines[at].replace("loss: nan", "loss: inf")
-        assert bool(foreign(tmp_path, "".join(lines)).metrics.invalid) == (at == 20)
+        # before the window, fp16 may still look for the scale of the loss
+        assert bool(foreign(tmp_path, "".join(lines)).metrics.invalid) == (at >= 20)
 
 
 def test_another_number_of_steps_has_its_own_window(tmp_path: Path) -> None:

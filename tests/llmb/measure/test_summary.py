@@ -152,6 +152,9 @@ def test_a_loss_that_is_not_finite(loss: float, outside: bool) -> None:
     assert invalid_because(early, Window(0, 8)) == (LOSS_NAN,)
     assert bool(invalid_because(early, Window(1, 8))) is outside
     assert invalid_because(samples([2.0], loss=None), Window(0, 0)) == ()
+    late = Samples(steps=(*samples([2.0] * 9).steps, Step(iteration=9, step_time=2.0, loss=loss)))
+    assert invalid_because(late, Window(1, 8)) == (LOSS_NAN,)
+    assert bool(invalid_because(late, None)) is outside
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,13 @@ def test_a_run_that_gets_slower_is_named(slope: float, verdict: str, wording: Wo
     wording("explain", judged.reason)
 
 
+@pytest.mark.parametrize("count", [100, 119, 139, 400])
+def test_no_step_at_the_end_is_omitted(count: int) -> None:
+    slow = count // 6
+    judged = judge(held_out([2.0] * (count - slow) + [2.6] * slow))
+    assert judged.verdict == FAIL
+
+
 def test_a_single_slow_step_is_no_drift() -> None:
     times = [2.0] * 400
     times[390] = 60.0

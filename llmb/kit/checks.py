@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import shutil
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,10 +41,11 @@ def faults_of_venv(launch: Launch, config: ClusterConfig) -> Iterator[Fault]:
             key=launch.name,
         )
     elif not os.access(python := f"{launch.venv}/bin/python", os.X_OK):
-        message = f"{python} does not exist"
-        yield Fault(
-            message=message, hint=f"{hint}; {_OTHER_VENV}", code="venv-missing", value=launch.venv
-        )
+        message, hint = f"{python} does not exist", f"{hint}; {_OTHER_VENV}"
+        if _is_hidden(python):  # a new installation would be refused too
+            message = f"you may not use {os.path.realpath(python)}, the Python of {launch.venv}"
+            hint = f"ask its owner for read permission; {_OTHER_VENV}"
+        yield Fault(message=message, hint=hint, code="venv-missing", value=launch.venv)
     elif lacks := lacking(Path(launch.venv), launch.packages):
         yield Fault(
             message=(
@@ -54,6 +56,19 @@ def faults_of_venv(launch: Launch, config: ClusterConfig) -> Iterator[Fault]:
             key=launch.venv,
             value=tuple(lacks),
         )
+
+
+def _is_hidden(path: str) -> bool:
+    """Return True if a program is, or may be, at ``path``, and this user may not start it.
+
+    A Python in its owner's home folder is such a one.
+    """
+    try:
+        return stat.S_ISREG(Path(path).stat().st_mode)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
 
 
 def lacking(venv: Path, packages: Sequence[str]) -> dict[str, str]:

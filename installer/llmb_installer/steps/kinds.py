@@ -51,13 +51,10 @@ def is_finished(step: InstallStep, record: InstallRecord, install: Path) -> bool
     Starts no process.
     """
     finished = record.steps.get(step.key)
-    if (
-        finished is None
-        or finished.digest != step.digest
-        or not is_there(step.key, finished, install)
-    ):
+    if finished is None or finished.digest != step.digest or finished.damaged:
         return False
+    kind, name = find_kind(step.key)
     try:
-        return step.is_whole(finished.facts)
+        return kind.is_there(name, finished.facts, install) and step.is_whole(finished.facts)
     except PermissionError:  # installed by somebody else, who repairs it
         return True

@@ -8,12 +8,17 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from llmb.contract.needs import Venv
 from llmb.kit import programs
 from llmb_installer import record
+from llmb_installer.steps.kinds import is_finished
+from llmb_installer.venv import venv_step
+from llmb_installer.venv.lock import TorchSource
 
 JOB = ("single", "-w", "nemotron4", "-s", "tiny", "--dtype", "bf16", "--scale", "1")
 User = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -150,6 +155,29 @@ def test_a_python_in_its_owners_home(
     (fault,) = [row for row in json.loads(verify.stdout)["faults"] if row["step"] == "venv small"]
     assert (fault["code"], fault["value"]) == ("not-readable", f"{private}/bin/python")
     wording("llmb-install verify", fault["hint"])
+
+
+def test_an_environment_of_another_user_is_not_installed_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    step = venv_step.VenvStep(
+        need=Venv(name="small", requirements=("torch",)),
+        folder=tmp_path / "venvs" / "small",
+        python=None,
+        torch=TorchSource(),
+        workloads=("w",),
+    )
+    finished = record.FinishedStep(digest=step.digest, facts={}, workloads=("w",))
+
+    def is_there(*_: object) -> bool:
+        raise PermissionError
+
+    monkeypatch.setattr(venv_step, "is_there", is_there)
+    assert is_finished(step, record.InstallRecord(steps={step.key: finished}), tmp_path)
+    damaged = replace(finished, damaged=True)
+    assert not is_finished(step, record.InstallRecord(steps={step.key: damaged}), tmp_path)
+    other = replace(finished, digest="other")
+    assert not is_finished(step, record.InstallRecord(steps={step.key: other}), tmp_path)
 
 
 @pytest.mark.parametrize("name", ["cluster_config.yaml", ".llmb/install.json"])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of what happens before a submission: the script, preflight, the staged programs."""
 
+import errno
 import json
 import os
 import shutil
@@ -153,6 +154,26 @@ def test_preflight_names_cause_and_fix(
     assert [(fault.code, fault.value) for fault in faults] == [(code, value)]
     assert set(cluster.faults_here([machine.launch("", **launch)])) == set(faults)
     wording("submit-all", describe(PreflightError(faults)))
+
+
+def test_a_python_that_may_not_be_used_is_not_called_missing(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    python = tmp_path / "bin" / "python"
+    python.touch(mode=0o600)  # as for another user
+    (fault,) = machine.cluster().preflight([machine.launch("", venv=str(tmp_path))])
+    assert fault.message == f"you may not use {python}, the Python of {tmp_path}"
+    assert (fault.hint or "").startswith("ask its owner for read permission")
+    really = Path.stat
+
+    def stat(path: Path, **options: Any) -> Any:
+        if path == python:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return really(path, **options)
+
+    monkeypatch.setattr(Path, "stat", stat)
+    assert machine.cluster().preflight([machine.launch("", venv=str(tmp_path))]) == [fault]
 
 
 def test_the_fix_names_the_workload(machine: Machine) -> None:

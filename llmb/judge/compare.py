@@ -222,8 +222,14 @@ def _common_metrics(pool: _Pool, reference_pool: _Pool) -> list[str]:
         and (measured.judged or name == headline)
         and (reference := theirs.get(name)) is not None
         and reference.unit == measured.unit
-        and (reference.mean > 0 or name == headline)
+        and (name == headline or _is_above_zero(reference_pool, name))
     ]
+
+
+def _is_above_zero(pool: _Pool, metric: str) -> bool:
+    """Return True unless a run of ``pool`` measured 0: nothing has a ratio to it."""
+    measured = [run.metrics.measured.get(metric) for run in pool]
+    return all(value.mean > 0 for value in measured if value is not None)
 
 
 def _measured_by_any(pool: _Pool) -> dict[str, Measured]:

@@ -69,7 +69,7 @@ def _judge_metric(
 ) -> MetricVerdict:
     having = [result for result in repeats if name in result.metrics.measured]
     metric, values = metric_of(having[0], name), values_of(having, name)
-    if target is None or not values or not target.values:
+    if target is None or len(values) < len(having) or not target.values:
         return _by_limits(having, metric, target)
     if target.pair_ratios:
         judgement = _judge_pairs(target.pair_ratios, metric, deviations)
@@ -101,14 +101,19 @@ def _judge_pairs(
 def _by_limits(
     repeats: Sequence[Result], metric: MetricSpec, target: Target | None
 ) -> MetricVerdict:
-    """Judge a value without a ratio: it has no reference, or it is 0."""
+    """Judge a value without a ratio: it has no reference, or it is 0 in some of the runs."""
     means = [result.metrics.measured[metric.name].mean for result in repeats]
-    mean = sum(means) / len(means)
+    mean, zeros = sum(means) / len(means), sum(value <= 0 for value in means)
+    is_zero = f"{metric.name} is 0"
+    if 0 < zeros < len(means):
+        is_zero += f" in {zeros} of {len(means)} runs"
     broken = outside_limits(mean, metric)
     if broken is None and target is not None and metric.better != LOWER:
-        broken = f"{metric.name} is 0"
+        broken = is_zero
     reference = None if target is None else target.reference
     reason = broken or f"{metric.name} {shown(mean, metric.unit)} is within its limits"
+    if broken is None and zeros < len(means) and target is not None:
+        reason += f", without a ratio, as {is_zero}"
     return MetricVerdict(
         word=PASS if broken is None else FAIL,
         reason=reason,

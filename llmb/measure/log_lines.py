@@ -31,6 +31,8 @@ _NUMBER = rb"[-+]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|(?i:nan|inf))"
 _VALUE = re.compile(rb"\s*[:=]\s*(" + _NUMBER + rb")")
 _INTEGER = re.compile(rb"\s*[-+]?\d{1,12}\s*")
 _GROUP = re.compile(rb",\d")
+# What makes the digits before it a part of a number: 2.05D+02, 1'205, 1_205, 1:02.5, 1h02m, 0xCD.
+_OTHER_NUMBER = re.compile(rb"(?:[.'_:]|[A-Za-z][-+]?)\d|[xX][0-9A-Fa-f]|[eEdD][-+]")
 # 12.3 at the end of a file may be the beginning of 12.39, 1.234e of 1.234e+03, 12K of 12KB.
 _CONTINUATION = b".eE+-kKMGTiB "
 _TO_THE_END = re.compile(rb"[%s]*+\Z" % re.escape(_CONTINUATION))
@@ -261,10 +263,13 @@ def read_step_time(line: Line) -> tuple[float, float] | None:
 def read_value(text: bytes, key: bytes, cut: bool = False) -> float | None:
     """Return the number after ``key:`` or ``key=``, or None.
 
-    Also None if the line is ``cut`` and may end within the number.
+    Also None if the line is ``cut`` and may end within the number, and if the digits are only the
+    beginning of a number in a form that is not known.
     """
     match = _find_value(text, key)
-    return _complete_number(text, match[1], match.end(), cut) if match is not None else None
+    if match is None or _OTHER_NUMBER.match(text, match.end()):
+        return None
+    return _complete_number(text, match[1], match.end(), cut)
 
 
 def _find_value(text: bytes, key: bytes) -> re.Match[bytes] | None:

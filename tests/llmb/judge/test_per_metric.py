@@ -303,11 +303,30 @@ def test_a_metric_of_zero_fails_beside_a_figure_unless_lower_is_better() -> None
     assert got.verdict.metrics["busbw"].reference is not None
 
 
-def test_a_repeat_that_measured_zero_has_no_ratio_of_its_own() -> None:
+def test_repeats_of_which_one_measured_zero_have_no_ratio() -> None:
     latencies = {"a": 36.0, "b": 0.0}
     runs = [result(run, (BUSBW, 480.0), (LATENCY, value)) for run, value in latencies.items()]
-    ratios = [run.verdict.metrics["latency"].ratio for run in judge(runs, FIGURES)]
-    assert ratios == [pytest.approx(1.0), None]
+    for run in judge(runs, FIGURES):
+        by_latency = run.verdict.metrics["latency"]
+        assert (by_latency.word, by_latency.ratio, by_latency.repeats) == (PASS, None, 2)
+        assert by_latency.reason.endswith("without a ratio, as latency is 0 in 1 of 2 runs")
+    runs = [result(run, (LATENCY, 36.0), (BUSBW, value)) for run, value in latencies.items()]
+    for run in judge(runs, FIGURES):
+        assert run.verdict.word == FAIL
+        assert run.verdict.metrics["busbw"].reason == "busbw is 0 in 1 of 2 runs"
+
+
+def test_zeros_are_not_omitted_from_a_mean_in_any_order() -> None:
+    errors = MetricSpec(name="errors", unit="", better="lower")
+
+    def night(*counts: float) -> list[Result]:
+        return [result(str(count), (BUSBW, 480.0), (errors, count)) for count in counts]
+
+    for counts in ((0.0, 0.0, 0.0, 3.0), (3.0, 0.0, 0.0, 0.0)):  # 0.75 is better than 1
+        better = judged_against(night(*counts), night(1.0, 1.0, 1.0, 1.0), "nightly")
+        assert {run.verdict.metrics["errors"].word for run in better} == {PASS}
+        worse = judged_against(night(1.0, 1.0, 1.0, 1.0), night(*counts), "nightly")
+        assert ["errors" in run.verdict.metrics for run in worse] == [False] * 4
 
 
 @pytest.mark.parametrize("better", ["lower", "higher"])
@@ -316,7 +335,7 @@ def test_zero_on_either_side_has_no_ratio_to_runs(better: Better) -> None:
     errors = MetricSpec(name="errors", unit="", better=better, minimum=0.0, maximum=3.0)
     runs = [result(run, (errors, value)) for run, value in (("a", 2.0), ("b", 0.0))]
     against_one = judged_against(runs, [result("r", (errors, 1.0))], "nightly")
-    assert [run.verdict.ratio for run in against_one] == [0.5 if better == "lower" else 2.0, None]
+    assert [run.verdict.ratio for run in against_one] == [None, None]
     against_none = judged_against(runs, [result("r", (errors, 0.0))], "nightly")
     assert [run.verdict.ratio for run in against_none] == [None, None]
 

@@ -19,6 +19,7 @@ from llmb.cli.pace import Paces, left_in_words
 from llmb.contract.record import RunRecord
 from llmb.contract.state import RUNNING, WAITING, JobState
 from llmb.errors import INTERRUPTED
+from llmb.run import sessions
 from llmb.run.follow import OnRound, Watcher, wait
 
 if TYPE_CHECKING:
@@ -60,7 +61,10 @@ def follow(
             return wait(cluster, runs, watcher, retries=retries, source=backlog)
     except KeyboardInterrupt:
         names = "".join(f" {run.id}" for run in runs) if len(runs) <= _NAMED else ""
-        cancel = f"llmb-run jobs cancel{names or ' --all'}"
+        # not all of the install directory: others may run there
+        session_ids = dict.fromkeys(sessions.session_of(run).id for run in runs)
+        of_sessions = "".join(f" --session {id_}" for id_ in session_ids)
+        cancel = f"llmb-run jobs cancel{names or of_sessions}"
         say("Stopped watching. The jobs keep running.")
         if backlog is not None and backlog.count:
             jobs = "1 job is" if backlog.count == 1 else f"{backlog.count} jobs are"

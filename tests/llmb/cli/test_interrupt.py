@@ -6,11 +6,14 @@ traceback.
 import signal
 import subprocess
 import sys
-from typing import NoReturn
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
+import click
 import pytest
 
-from llmb.cli import app
+from llmb.cli import app, progress
 
 
 def test_ctrl_c_before_a_command_has_begun(
@@ -52,3 +55,25 @@ def test_a_second_ctrl_c_ends_at_once_also_while_a_submission_hangs() -> None:
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=300)  # the work would take 600 s
     assert err.rstrip().endswith("KeyboardInterrupt")
+
+
+@pytest.mark.parametrize(("count", "names"), [(2, " r0 r1"), (6, " --session day --session night")])
+def test_who_stops_watching_is_told_to_cancel_these_runs_alone(
+    count: int, names: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Others may have runs in the same install directory, which `--all` would cancel."""
+    runs: list[Any] = [
+        SimpleNamespace(id=f"r{number}", session=SimpleNamespace(id="night" if number else "day"))
+        for number in range(count)
+    ]
+
+    def interrupted(*_: object, **__: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    context: Any = SimpleNamespace(need_cluster=lambda: None)
+    show = SimpleNamespace(round=None, retried=None, trouble=None, submitted=None)
+    monkeypatch.setattr(progress, "_display", lambda *_: nullcontext(show))
+    monkeypatch.setattr(progress, "wait", interrupted)
+    with pytest.raises(click.exceptions.Exit):
+        progress.follow(context, runs)
+    assert f"Cancel: llmb-run jobs cancel{names}\n" in capsys.readouterr().err

@@ -64,8 +64,7 @@ def measured(runs: Iterable[api.RunRecord], rows: Iterable[ResultRow]) -> list[M
     candidates = [
         (run, row)
         for row in rows
-        if (run := by_id.get(str(row["run"]))) is not None
-        and run.job.workload != history.WORKLOAD
+        if (run := by_id.get(str(row["run"]))) is not None and run.job.workload != history.WORKLOAD
     ]
     candidates.sort(key=lambda pair: pair[0].submitted_at, reverse=True)
     found: list[MeasuredRun] = []

@@ -69,7 +69,7 @@ class Telemetry:
 
     sm_clock_mhz: MeasuredClock | None = None
     power_w: MeasuredPower | None = None
-    #: In joules, of all GPUs together.
+    #: In joules, of all GPUs together. None unless the counter of each covers the samples.
     energy_j: float | None = None
     temperature_c: MeasuredTemperature | None = None
     #: The share of the time in which a GPU had lower clocks for a reason (``sw_power_cap``), of the

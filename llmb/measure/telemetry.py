@@ -233,7 +233,7 @@ def summarize(node: NodeSamples, times: tuple[float, float] | None) -> Telemetry
         power_w=MeasuredPower(mean=round(math.fsum(watts) / len(watts), 1), max=max(watts))
         if watts
         else None,
-        energy_j=_total(map(_gain, _columns(samples, "energy_j", node.gpus))),
+        energy_j=_energy(_columns(samples, "energy_j", node.gpus)),
         temperature_c=MeasuredTemperature(max=max(degrees)) if degrees else None,
         throttle=_shares(samples, reasons),
         ecc_uncorrected=None if errors is None else int(errors),
@@ -274,6 +274,22 @@ def _gain(column: Values) -> float | None:
     """Return how much a counter has grown, None if the driver was loaded anew."""
     values = [value for value in column if value is not None]
     return values[-1] - values[0] if values and values[-1] >= values[0] else None
+
+
+def _energy(counters: Sequence[Values]) -> float | None:
+    """Return the joules of all GPUs, None unless each has a counter from first to last sample.
+
+    A sum without one GPU, or over a part of the time, gives too low a power. Samples of the power
+    have a mean all the same.
+    """
+    return _total(map(_gain, counters)) if all(map(_is_complete, counters)) else None
+
+
+def _is_complete(counter: Values) -> bool:
+    """Return whether a counter has the first and the last sample, and never falls."""
+    values = [value for value in counter if value is not None]
+    has_ends = bool(values) and counter[0] is not None and counter[-1] is not None
+    return has_ends and values == sorted(values)
 
 
 def _total(values: Iterable[float | None]) -> float | None:

@@ -195,12 +195,39 @@ def test_new_errors_and_energy_are_differences() -> None:
     assert summarize(series(1, 2, errors=(7, 0)))["ecc_uncorrected"] is None
 
 
+def with_energy(*counters: tuple[float | None, ...]) -> list[Sample]:
+    samples = series(*[1980] * len(counters), gpus=len(counters[0]))
+    return [
+        replace(sample, energy_j=values) for sample, values in zip(samples, counters, strict=True)
+    ]
+
+
+PARTLY_COUNTED = {
+    "one without": with_energy((0, None), (1000, None), (2000, None)),
+    "one begins late": with_energy((0, None), (1000, 0), (2000, 1000)),
+    "one ends early": with_energy((0, 0), (1000, 1000), (2000, None)),
+    "loaded anew": with_energy((0, 1e6), (1000, 0), (2000, 1000)),
+    "loaded anew, and higher": with_energy((0, 50), (1000, 0), (2000, 1000)),
+}
+
+
+@pytest.mark.parametrize("samples", PARTLY_COUNTED.values(), ids=PARTLY_COUNTED)
+def test_no_energy_of_some_gpus_or_a_part_of_the_time(samples: list[Sample]) -> None:
+    assert summarize(samples)["energy_j"] is None
+
+
+def test_a_counter_may_be_missing_between_the_ends() -> None:
+    assert summarize(with_energy((0, 0), (1000, None), (2000, 3000)))["energy_j"] == 5000.0
+
+
 @pytest.mark.parametrize(
     "samples",
     [
         series(1980, 1395, 1980, 1200, bits=0x44, gpus=3, errors=(0, 0, 1, 1)),
         series(345, 1980, 1965, idle=1),
         series(1980),
+        *PARTLY_COUNTED.values(),
+        with_energy((0, 0), (1000, None), (2000, 3000)),
     ],
 )
 def test_llmb_computes_the_same_of_all_samples(samples: list[Sample]) -> None:

@@ -102,7 +102,6 @@ def summarize(samples: Sequence[Sample]) -> dict[str, Any]:
     powers = [[value for value in sample.power_w if value is not None] for sample in samples]
     watts = [value for values in powers for value in values]
     temperatures = [v for sample in samples for v in sample.temperature_c if v is not None]
-    energies = [_gain(samples, "energy_j", gpu) for gpu in _gpus(samples)]
     errors = [_gain(samples, "ecc_uncorrected", gpu) for gpu in _gpus(samples)]
     rows = next((s.remapped_rows for s in reversed(samples) if s.remapped_rows is not None), ())
     return {
@@ -110,7 +109,7 @@ def summarize(samples: Sequence[Sample]) -> dict[str, Any]:
         "power_w": {"mean": round(sum(watts) / len(watts), 1), "max": max(watts)}
         if watts
         else None,
-        "energy_j": _total(energies),
+        "energy_j": _energy(samples),
         "temperature_c": {"max": max(temperatures)} if temperatures else None,
         "throttle": _shares(samples),
         "ecc_uncorrected": _total(errors),
@@ -142,6 +141,24 @@ def _gain(samples: Sequence[Sample], name: str, gpu: int) -> float | None:
     columns = (getattr(sample, name) for sample in samples)
     values = [column[gpu] for column in columns if column is not None and column[gpu] is not None]
     return values[-1] - values[0] if values and values[-1] >= values[0] else None
+
+
+def _energy(samples: Sequence[Sample]) -> float | None:
+    """Return the joules of all GPUs, None unless each has a counter from first to last sample.
+
+    A sum without one GPU, or over a part of the time, gives too low a power.
+    """
+    gpus = _gpus(samples)
+    if not all(_is_complete([sample.energy_j[gpu] for sample in samples]) for gpu in gpus):
+        return None
+    return _total([_gain(samples, "energy_j", gpu) for gpu in gpus])
+
+
+def _is_complete(counter: Sequence[float | None]) -> bool:
+    """Return whether a counter has the first and the last sample, and never falls."""
+    values = [value for value in counter if value is not None]
+    has_ends = bool(values) and counter[0] is not None and counter[-1] is not None
+    return has_ends and values == sorted(values)
 
 
 def _total(values: Sequence[float | None]) -> float | None:

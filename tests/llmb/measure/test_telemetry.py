@@ -2,7 +2,7 @@
 """The telemetry of a run's nodes, cut to the measured window, however damaged its files are."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -233,3 +233,42 @@ def test_power_and_tokens_of_a_joule(tmp_path: Path) -> None:
     assert telemetry.power_metrics(nodes, 8, 4800.0) == {}  # a node is missing
     whole = telemetry.nodes_of(read_log(log), [*telemetry.read_folder(log.parent)], None)
     assert telemetry.power_metrics(whole, 4, 4800.0) == {}  # not of the window
+
+
+Counters = Callable[[float], tuple[float | None, ...]]
+
+
+# Of two GPUs with 500 W each, from 0 s to 100 s.
+@pytest.mark.parametrize(
+    ("counters", "times"),
+    [
+        (lambda time: (500 * time, 500 * time), range(101)),
+        (lambda time: (500 * time, 500 * time), [*range(20), *range(80, 101)]),
+        (lambda time: (500 * time, None), range(101)),
+        (lambda time: (500 * time, 1e6 + 500 * time if time < 50 else 0), range(101)),
+        (lambda time: (500 * time, 500 * time if time < 50 else 500 * time - 25000), range(101)),
+        (lambda time: (500 * time, 500 * time if time >= 50 else None), range(101)),
+        (lambda time: (500 * time, 500 * time if time < 50 else None), range(101)),
+        (lambda time: (500 * time if time < 100 else None,) * 2, [*range(30), 100]),
+        (lambda time: (None, None), range(101)),
+    ],
+    ids=[
+        *("whole", "samples are missing", "one without", "loaded anew", "loaded anew, and higher"),
+        *("one begins late", "one ends early", "none at the end", "none"),
+    ],
+)
+def test_the_power_is_right_whatever_counters_are_missing(
+    counters: Counters, times: Iterable[int]
+) -> None:
+    rows: list[dict[str, Any]] = [{"host": "n1", "gpus": 2}]
+    rows += [
+        {"time": time, "power_w": [500.0] * 2, "energy_j": counters(float(time))} for time in times
+    ]
+    node = telemetry.parse("".join(json.dumps(row) + "\n" for row in rows))
+    assert node is not None
+    measured = telemetry.summarize(node, (0.0, 100.0))
+    found = telemetry.power_metrics([Node(host="n1", gpus=2, telemetry=measured)], 2, 4000.0)
+    assert {name: value.mean for name, value in found.items()} == {
+        "watts_per_gpu": 500.0,
+        "tokens_per_joule": 4.0,
+    }

@@ -164,7 +164,7 @@ def _further_heads(shape: ModelShape) -> dict[str, _Term]:
 
 def _attention(shape: ModelShape) -> _Term:
     if shape.window is not None:
-        return _windowed_attention(shape, shape.window)
+        return _windowed_attention(shape, shape.window, _depth(shape))
     layers, hidden, seq = _depth(shape), shape.hidden, shape.seq_length
     groups = f"(1 + {shape.kv_groups}/{shape.heads} + {seq}/{hidden})"
     per_pair = 1 + shape.kv_groups / shape.heads + seq / hidden
@@ -178,12 +178,15 @@ def _attention(shape: ModelShape) -> _Term:
     ), f"{seq}·12·{layers}·{hidden}·{width}·{groups}"
 
 
-def _windowed_attention(shape: ModelShape, window: WindowShape) -> _Term:
-    """Each token of a layer with a window attends to the mean number of tokens in it."""
+def _windowed_attention(shape: ModelShape, window: WindowShape, layers: int) -> _Term:
+    """Return the attention of ``layers`` of which some have the ``window``.
+
+    Each token of a layer with a window attends to the mean number of tokens in it.
+    """
     seq, hidden, width = shape.seq_length, shape.hidden, _attention_width(shape)
     tokens = min(window.tokens, seq)
     mean = tokens - tokens * (tokens - 1) / (2 * seq)
-    layers, full = _depth(shape), _depth(shape) - window.layers
+    full = layers - window.layers
     projections = 12 * layers * hidden * width * (1 + shape.kv_groups / shape.heads)
     value = seq * (projections + 12 * width * (full * seq + window.layers * mean))
     formula = (
@@ -232,19 +235,16 @@ def _experts(shape: ModelShape, count: int) -> dict[str, _Term]:
 def _hybrid(shape: ModelShape) -> dict[str, _Term]:
     assert shape.mamba is not None
     seq, hidden, mamba = shape.seq_length, shape.hidden, shape.mamba
-    head_dim = shape.head_dim or hidden // shape.heads
-    query, groups, inner = shape.heads * head_dim, shape.kv_groups * head_dim, mamba.inner
-    mlp = 2 * seq * hidden * shape.ffn
-    attention = 2 * seq * (hidden * (query + groups) + query * seq)
+    inner, times = mamba.inner, matrices(shape)
+    mlp = times * seq * hidden * shape.ffn
     projections = inner * 3 + mamba.groups * mamba.state * 2 + mamba.heads
     scan = inner * (mamba.chunk + 2 * mamba.state) + mamba.chunk * mamba.state * mamba.groups
     block = seq * (hidden * projections + scan)
-    dense, heads, mambas = (shape.count_layers(letter) for letter in "-*M")
-    width = f"{hidden}·({query} + {groups}) + {query}·{seq}"
+    dense, mambas = (shape.count_layers(letter) for letter in "-M")
     return {
-        "MLP": (6.0 * mlp * dense, f"6·{dense} layers·2·{seq}·{hidden}·{shape.ffn}"),
+        "MLP": (6.0 * mlp * dense, f"6·{dense} layers·{times}·{seq}·{hidden}·{shape.ffn}"),
         **_experts(shape, shape.count_layers("E")),
-        "attention": (6.0 * attention * heads, f"6·{heads} layers·2·{seq}·({width})"),
+        "attention": _hybrid_attention(shape, shape.count_layers("*")),
         "Mamba-2": (
             6.0 * block * mambas,
             f"6·{mambas} layers·(projections, scan and state of {seq} tokens)",
@@ -252,3 +252,14 @@ def _hybrid(shape: ModelShape) -> dict[str, _Term]:
         "head": (6.0 * seq * hidden * shape.vocab, f"6·{seq}·{hidden}·{shape.vocab}"),
         **_further_heads(shape),
     }
+
+
+def _hybrid_attention(shape: ModelShape, layers: int) -> _Term:
+    if shape.window is not None:
+        return _windowed_attention(shape, shape.window, layers)
+    seq, hidden = shape.seq_length, shape.hidden
+    head_dim = shape.head_dim or hidden // shape.heads
+    query, groups = shape.heads * head_dim, shape.kv_groups * head_dim
+    attention = 2 * seq * (hidden * (query + groups) + query * seq)
+    width = f"{hidden}·({query} + {groups}) + {query}·{seq}"
+    return 6.0 * attention * layers, f"6·{layers} layers·2·{seq}·({width})"

@@ -78,6 +78,10 @@ NEMOTRON_3_SUPER = ModelShape(
     mtp=MtpShape(depth=2, pattern="*E"),
 )
 
+HYBRID = replace(
+    NEMOTRON_3_SUPER, layers=14, ffn=16384, pattern="M-*-M-*-M-*-*-", moe=None, mtp=None
+)
+
 
 # Billions, as published.
 @pytest.mark.parametrize(
@@ -147,6 +151,36 @@ def test_a_window_as_wide_as_the_sequence_is_the_causal_square() -> None:
     full = replace(GPT_OSS, window=None)
     assert causal_flops(wide) == pytest.approx(causal_flops(full), rel=1e-3)
     assert model_flops(GPT_OSS) < model_flops(full)
+
+
+@pytest.mark.parametrize("mtp", [None, MtpShape(depth=2, pattern="*-")])
+def test_a_window_of_a_hybrid_saves_the_pairs_of_tokens_outside(mtp: MtpShape | None) -> None:
+    """A pair of tokens costs 6 operations for each number of its query and of its value."""
+    full = replace(HYBRID, mtp=mtp)
+    windowed = replace(full, window=WindowShape(tokens=128, layers=3))
+    seq, pair = full.seq_length, 12 * full.heads * 128
+    inside = sum(min(position + 1, 128) for position in range(seq))
+    saved = model_flops(full) - model_flops(windowed)
+    assert saved == pytest.approx(3 * pair * (seq**2 - inside), rel=1e-9)
+    # of the causal half, without the diagonal
+    saved = causal_flops(full) - causal_flops(windowed)
+    assert saved == pytest.approx(3 * pair * (seq**2 / 2 - inside), rel=1e-9)
+    assert parameters(windowed) == parameters(full)
+
+
+def test_a_window_of_a_hybrid_as_wide_as_the_sequence_is_the_causal_square() -> None:
+    wide = replace(HYBRID, window=WindowShape(tokens=8192, layers=4))
+    assert causal_flops(wide) == pytest.approx(causal_flops(HYBRID), rel=1e-3)
+    assert model_flops(wide) == causal_flops(wide)
+
+
+def test_a_gate_of_a_hybrid_costs_its_matrices() -> None:
+    """Of 6 operations for each further weight."""
+    gated = replace(HYBRID, gated=True)
+    weights = 7 * HYBRID.hidden * HYBRID.ffn  # of seven layers
+    assert model_flops(gated) - model_flops(HYBRID) == 6 * HYBRID.seq_length * weights
+    assert parameters(gated) - parameters(HYBRID) == weights
+    assert flops_of(gated).formulas["MLP"] == "6·7 layers·3·8192·4096·16384"
 
 
 def test_further_predictions_cost_their_layer_and_the_head() -> None:

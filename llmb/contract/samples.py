@@ -208,7 +208,8 @@ class MlPerf:
 class NcclTable:
     """A table of nccl-tests."""
 
-    #: Pairs of a message size in bytes and its bus bandwidth in GB/s, the better of both places.
+    #: Pairs of a message size in bytes and its bus bandwidth in GB/s, the best of both places, and
+    #: of all types and operations.
     busbw: tuple[tuple[int, float], ...] = ()
     #: The message sizes with wrong values.
     wrong: tuple[int, ...] = ()

@@ -4,7 +4,9 @@
 ``8589934592 2147483648 float sum -1 31308 274.36 480.13 0 31310 274.35 480.11 0`` has the size in
 bytes, and time (us), algorithm and bus bandwidth (GB/s) and wrong values, out of place and in
 place. The figure is the highest bus bandwidth of the large messages: the average that the program
-prints also has messages of a few bytes. With ``-J FILE`` it writes the same as JSON.
+prints also has messages of a few bytes. With several types or operations (``-d all``, ``-o all``) a
+size has several rows, and its bandwidth is that of the best. With ``-J FILE`` it writes the same as
+JSON.
 """
 
 import contextlib
@@ -82,14 +84,14 @@ def table_at(hit: Hit) -> NcclTable:
         if row is None:
             continue
         size, out_of_place, in_place = int(row[1]), float(row[5]), float(row[9])
-        rows[size] = max(out_of_place, in_place)
+        rows[size] = max(out_of_place, in_place, rows.get(size, 0.0))
         reduces = row["redop"] != _NO_OPERATION
         factor = out_of_place / float(row[4]) if float(row[4]) else None
         if any(count is not None and float(count) for count in (row[6], row[10])):
             wrong.append(size)
     return NcclTable(
         busbw=tuple(rows.items()),
-        wrong=tuple(wrong),
+        wrong=tuple(dict.fromkeys(wrong)),
         ended=ended,
         reduces=reduces,
         factor=factor,
@@ -112,10 +114,15 @@ def samples_of_report(stream: BinaryIO) -> Samples | None:
         size = row.get("size") if isinstance(row, dict) else None
         places = [row[name] for name in ("out_of_place", "in_place") if _is_place(row, name)]
         if isinstance(size, int) and places:
-            rows[size] = max(float(place["bus_bw"]) for place in places)
+            values = [float(place["bus_bw"]) for place in places]
+            rows[size] = max(*values, rows.get(size, 0.0))
             if any(place.get("nwrong") for place in places):
                 wrong.append(size)
-    table = NcclTable(busbw=tuple(rows.items()), wrong=tuple(wrong), ended="end_time" in data)
+    table = NcclTable(
+        busbw=tuple(rows.items()),
+        wrong=tuple(dict.fromkeys(wrong)),
+        ended="end_time" in data,
+    )
     return Samples(nccl_table=table, environment=_environment_of_report(data))
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables of nccl-tests, as common.cu of release 2.13 and later prints them."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -111,6 +112,46 @@ def test_steps_beside_a_table_without_its_end_are_the_measurement() -> None:
 def test_the_last_of_several_tables(tmp_path: Path) -> None:
     other = (HEAD + table() + END).replace("480.90", "390.25")
     assert read(tmp_path, HEAD + table() + END + other).metrics.mean("busbw") == 480.6
+
+
+# Bus bandwidths of 512M and of 8G, of each type in the order of its rows.
+SEVERAL_TYPES = {
+    "float": (450.0, 480.0),
+    "half": (460.0, 200.0),
+    "double": (440.0, 300.0),
+}
+BEST_OF_TYPES = (480.0, 460.0, 480.0)
+
+
+def bandwidths(result: Result) -> tuple[float | None, ...]:
+    return tuple(map(result.metrics.mean, ("busbw", "busbw_512M", "busbw_8G")))
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_best_of_several_types_of_a_size(order: int, tmp_path: Path) -> None:
+    """With -d all, each type has its rows, and a size is there once for each type."""
+    rows = [
+        ROW.format(size, size // 4, 31.0, value, "0", value - 1, "0").replace("float", kind)
+        for kind, values in [*SEVERAL_TYPES.items()][::order]
+        for size, value in zip((2**29, 2**33), values, strict=True)
+    ]
+    assert bandwidths(read(tmp_path, HEAD + "".join(rows) + END)) == BEST_OF_TYPES
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_best_of_several_types_of_a_report(order: int, tmp_path: Path) -> None:
+    rows = [
+        {"size": size, "type": kind, "out_of_place": {"bus_bw": value, "nwrong": 0}}
+        for kind, values in [*SEVERAL_TYPES.items()][::order]
+        for size, value in zip((2**29, 2**33), values, strict=True)
+    ]
+    text = json.dumps({"version": 2, "results": rows, "end_time": "x"}, separators=(",", ":"))
+    assert bandwidths(read(tmp_path, text)) == BEST_OF_TYPES
+
+
+def test_wrong_values_of_several_types_name_the_size_once(tmp_path: Path) -> None:
+    got = read(tmp_path, HEAD + 2 * table({1048576: 3}) + END)
+    assert got.metrics.invalid == ("wrong values in messages of 1M",)
 
 
 @pytest.mark.parametrize("count", ["1", "1e+06", "1.5e+09"])

@@ -140,6 +140,23 @@ def test_the_interval_grows_with_the_length_of_a_run(
     assert max(pauses) > 4
 
 
+@pytest.mark.parametrize("step", [0.0, 600.0, -30.0, -600.0])
+def test_a_clock_that_is_set_moves_no_sample(step: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = [0.0]
+    clocks = SimpleNamespace(
+        monotonic=lambda: 70.0 + seconds[0],
+        time=lambda: 1e9 + seconds[0] + (step if seconds[0] > 5 else 0.0),
+    )
+    monkeypatch.setattr(telemetry, "time", clocks)
+
+    def ended(pause: float) -> bool:
+        seconds[0] += pause
+        return seconds[0] >= 10
+
+    times = [sample.time for sample in telemetry.sample_until(ended, None, [], None)]
+    assert times == [1e9, 1e9 + 2, 1e9 + 4, 1e9 + 6, 1e9 + 8, 1e9 + 10]
+
+
 def test_samples_are_written_together_and_a_killed_program_has_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -211,21 +211,30 @@ class SampleFile:
             os.write(self._descriptor, data.encode())
 
 
+def steady_clock() -> Callable[[], float]:
+    """Return a clock of seconds since 1970 that no later step of the node's clock moves.
+
+    The power is energy by time, so a step would change it, and would mix the order of samples.
+    """
+    offset = time.time() - time.monotonic()
+    return lambda: offset + time.monotonic()
+
+
 def sample_until(
     ended: Callable[[float], bool], library: Any, gpus: Sequence[Any], log: Path | None
 ) -> Iterator[Sample]:
     """Yield a sample in each interval until ``ended``, which waits for the seconds it is given."""
-    number, begin = 0, time.monotonic()
+    number, begin, clock = 0, time.monotonic(), steady_clock()
     while True:
         rare = number % RARE == 0
-        yield read_sample(library, gpus, with_rare=rare, log=log, now=time.time())
+        yield read_sample(library, gpus, with_rare=rare, log=log, now=clock())
         number += 1
         interval = INTERVAL * 2 ** (number // DOUBLING)
         # A slow driver loses samples instead of falling behind.
         pause = interval - (time.monotonic() - begin) % interval
         if ended(pause):
             break
-    yield read_sample(library, gpus, with_rare=True, log=log, now=time.time())
+    yield read_sample(library, gpus, with_rare=True, log=log, now=clock())
 
 
 def watch(log: Path, ended: Callable[[float], bool], open_library: nvml.OpenLibrary) -> str | None:

@@ -219,6 +219,47 @@ def test_repeats_of_a_day_on_the_same_nodes_are_one_observation() -> None:
     ]
 
 
+def third_node_days(count: int) -> list[Observation]:
+    """Days on which x is slow with y and a third node, and the other nodes are fast without x."""
+    with_x = [(f"x y z{number}", 0.9) for number in range(5)]
+    return days(count, *with_x, ("z2 z3 z4", 1.0), ("y z0 z1", 1.0))
+
+
+def test_a_fast_run_of_a_node_does_not_acquit_the_one_that_ran_with_it() -> None:
+    runs = third_node_days(6)
+    # after the newest run of x, which is slow
+    assert named([*runs, *day("5", ("y z0 z1", 1.0), time=9.0)]) == [("x",)]
+    assert named(runs) == [("x",)]
+
+
+def test_of_two_nodes_that_ran_together_the_one_with_a_fast_run_since_is_acquitted() -> None:
+    since = [*day("10", ("a c", 0.9), time=10.0), *day("10", ("b d", 1.0), time=11.0)]
+    (found,) = slow_nodes.find([*days(10, *ROUND), *since])
+    assert (found.nodes, found.total, found.slow) == (("a",), 11, 11)
+
+
+def test_a_node_that_is_fast_without_the_slow_one_is_distinguishable() -> None:
+    fast_without = days(3, ("b c", 1.0), ("e f", 1.0), ("g h", 1.0))
+    assert named(fast_without + days(12, *ROUND, first=3)) == [("a",)]
+
+
+def test_the_slow_node_is_found_if_another_node_is_in_all_runs() -> None:
+    with_bad = [(f"bad head n{number}", 0.9) for number in range(5)]
+    (found,) = slow_nodes.find(days(8, *with_bad, ("head n0 n1", 1.0)))
+    assert found.nodes == ("bad",)
+    assert found.loss == pytest.approx(0.1)
+
+
+def test_the_loss_is_that_against_the_usual_speed_if_every_run_has_a_suspect() -> None:
+    others = itertools.combinations(range(15), 2)
+    slow = [(f"x y n{first} n{second}", 0.9) for first, second in others]
+    # y is fast too seldom to be told from x
+    runs = [*days(2, *slow, ("y n0 n1 n2", 1.0)), *day("2", *slow, time=2.0)]
+    (found,) = slow_nodes.find(runs)
+    assert (found.nodes, found.total_without) == (("x", "y"), 0)
+    assert found.loss == pytest.approx(0.1)
+
+
 @pytest.fixture(scope="module")
 def simulation() -> ModuleType:
     spec = importlib.util.spec_from_file_location("simulation", ROOT / "benchmarks/suspects.py")

@@ -26,6 +26,9 @@ SHARE = 0.8
 MOST_TOGETHER = 4
 #: The share of a suspect's slow runs that make another node indistinguishable from it.
 ALIKE = 0.9
+#: A node with as many fast runs without a suspect, and few slow ones, is distinguishable from it.
+#: If a fifth of the runs of a slow node are fast (SHARE), three fast ones have a chance of 0.8 %.
+FAST_WITHOUT = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,40 +79,44 @@ def find(observations: Sequence[Observation]) -> list[Blame]:
     """
     remaining, blamed = list(observations), list[Blame]()
     nodes = len({node for observation in observations for node in observation.nodes})
-    while (blame := _strongest(remaining, nodes)) is not None:
-        remaining = [
-            observation for observation in remaining if observation.nodes.isdisjoint(blame.nodes)
-        ]
-        if len(blame.nodes) <= MOST_TOGETHER and _is_slow_still(blame.nodes, observations):
-            blamed.append(blame)
+    while chances := _strongest(remaining, nodes):
+        still = tuple(node for node in chances if _is_slow_still(node, observations))
+        chance = min((chances[node] for node in still), default=1.0)
+        if chance <= CHANCE and len(chances) <= MOST_TOGETHER:
+            blamed.append(_blame(still, chance, remaining))
+        remaining = _lacking(chances, remaining)
     return blamed
 
 
-def _strongest(observations: Sequence[Observation], nodes: int) -> Blame | None:
-    """Return the strongest suspects, None if chance explains all."""
+def _strongest(observations: Sequence[Observation], nodes: int) -> dict[str, float]:
+    """Return the strongest suspects, each with its chance, none if chance explains all."""
     candidates = sorted(_often_slow(observations))
     groups = within_days(observations), between_days(observations)
     chances = {node: min(1.0, nodes * chance_of(node, *groups)) for node in candidates}
     best = min(candidates, key=lambda node: chances[node], default=None)
     if best is None or chances[best] > CHANCE:
-        return None
-    suspects = _together(best, candidates, observations)
+        return {}
+    return {node: chances[node] for node in _together(best, candidates, observations)}
+
+
+def _blame(suspects: tuple[str, ...], chance: float, observations: Sequence[Observation]) -> Blame:
+    """Return the blame of these nodes with what the observations say of them."""
     with_suspects = [
         observation for observation in observations if not observation.nodes.isdisjoint(suspects)
     ]
     without = [
         observation for observation in observations if observation.nodes.isdisjoint(suspects)
     ]
+    # Where every run has one of them, the fast quarter is left: speeds are fractions of it.
+    usual = median(observation.speed for observation in without) if without else 1.0
     return Blame(
         nodes=suspects,
         total=len(with_suspects),
         slow=sum(observation.is_slow for observation in with_suspects),
         total_without=len(without),
         slow_without=sum(observation.is_slow for observation in without),
-        chance=chances[best],
-        loss=1
-        - median(observation.speed for observation in with_suspects)
-        / median(observation.speed for observation in without),
+        chance=chance,
+        loss=1 - median(observation.speed for observation in with_suspects) / usual,
     )
 
 
@@ -118,7 +125,8 @@ def _together(
 ) -> tuple[str, ...]:
     """Return the candidates that nearly all slow runs of ``best`` have too, itself among them.
 
-    A run of a day on which all are slow says nothing about that, if there are others.
+    A run of a day on which all are slow says nothing about that, if there are others. A candidate
+    that is fast without ``best`` is not one of them.
     """
     fast_days = {observation.day for observation in observations if not observation.is_slow}
     all_slow = [
@@ -128,28 +136,48 @@ def _together(
     ]
     slow = [observation.nodes for observation in all_slow if observation.day in fast_days]
     slow = slow or [observation.nodes for observation in all_slow]
+    cleared = _cleared(_lacking([best], observations))
     return tuple(
-        node for node in candidates if sum(node in nodes for nodes in slow) >= ALIKE * len(slow)
+        node
+        for node in candidates
+        if sum(node in nodes for nodes in slow) >= ALIKE * len(slow) and node not in cleared
     )
 
 
-def _often_slow(observations: Sequence[Observation]) -> Iterator[str]:
+def _lacking(nodes: Iterable[str], observations: Iterable[Observation]) -> list[Observation]:
+    """Return the observations that tell nothing of these nodes."""
+    return [observation for observation in observations if observation.nodes.isdisjoint(nodes)]
+
+
+def _often_slow(observations: Iterable[Observation]) -> Iterator[str]:
     """Yield the nodes that hardly any fast run has."""
-    slowness: dict[str, list[bool]] = {}
-    for observation in observations:
-        for node in observation.nodes:
-            slowness.setdefault(node, []).append(observation.is_slow)
-    for node, slow in slowness.items():
+    for node, slow in _slowness(observations).items():
         if sum(slow) >= SHARE * len(slow):
             yield node
 
 
-def _is_slow_still(nodes: Iterable[str], observations: Sequence[Observation]) -> bool:
-    """Return False if the newest run with one of the nodes is fast, as after a repair."""
-    with_nodes = [
-        observation for observation in observations if not observation.nodes.isdisjoint(nodes)
-    ]
-    return max(with_nodes, key=lambda observation: observation.time).is_slow
+def _cleared(observations: Iterable[Observation]) -> set[str]:
+    """Return the nodes that have too many fast runs to be slow."""
+    return {
+        node
+        for node, slow in _slowness(observations).items()
+        if slow.count(False) >= FAST_WITHOUT and sum(slow) < SHARE * len(slow)
+    }
+
+
+def _slowness(observations: Iterable[Observation]) -> dict[str, list[bool]]:
+    """Return whether each run of each node is slow."""
+    slowness: dict[str, list[bool]] = {}
+    for observation in observations:
+        for node in observation.nodes:
+            slowness.setdefault(node, []).append(observation.is_slow)
+    return slowness
+
+
+def _is_slow_still(node: str, observations: Iterable[Observation]) -> bool:
+    """Return False if the newest run with the node is fast, as after a repair."""
+    with_node = [observation for observation in observations if node in observation.nodes]
+    return max(with_node, key=lambda observation: observation.time).is_slow
 
 
 def within_days(observations: Iterable[Observation]) -> list[list[Unit]]:

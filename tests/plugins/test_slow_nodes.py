@@ -260,6 +260,78 @@ def test_the_loss_is_that_against_the_usual_speed_if_every_run_has_a_suspect() -
     assert found.loss == pytest.approx(0.1)
 
 
+def of_configuration(name: str, day_number: float, nodes: str, speed: float) -> MeasuredRun:
+    """A run with a speed of any unit, as its configuration has it."""
+    return MeasuredRun(
+        id="r",
+        time=1.7e9 + day_number * 86400.0,
+        nodes=frozenset(nodes.split()),
+        gpus=16,
+        configuration=name,
+        speed=speed,
+    )
+
+
+def slow_with_a(configuration: str, first: int, count: int) -> list[MeasuredRun]:
+    """Runs of days, slow by 10 % if they have the node ``a``, which has each partner in turn."""
+    others = "bcdefgh"
+    runs = []
+    for number in range(first, first + count):
+        turn = others[number % 7 :] + others[: number % 7]
+        for pair, speed in ((f"a {turn[0]}", 9.0), (turn[1:3], 10.0), (turn[3:5], 10.0)):
+            nodes = pair if " " in pair else " ".join(pair)
+            runs.append(of_configuration(configuration, number, nodes, speed))
+    return runs
+
+
+@pytest.mark.parametrize("nodes", ["a b", "a h"])
+def test_the_only_run_of_a_configuration_acquits_no_node(nodes: str) -> None:
+    runs = slow_with_a("usual", 0, 10)
+    assert named(observations(runs)) == [("a",)]
+    assert named(observations([*runs, of_configuration("once", 10, nodes, 0.9)])) == [("a",)]
+    same_nodes = [of_configuration("twice", 10.0 + later, nodes, 0.9) for later in (0.0, 1.0)]
+    assert named(observations(runs + same_nodes)) == [("a",)]
+
+
+def test_runs_that_all_have_the_slow_node_do_not_acquit_it() -> None:
+    runs = slow_with_a("usual", 0, 10)
+    with_a = [of_configuration("new", 10, f"a {other}", 0.9) for other in "bcdefgh"]
+    assert named(observations(runs + with_a)) == [("a",)]
+
+
+def test_the_first_night_of_new_software_acquits_no_node() -> None:
+    night = [
+        of_configuration(f"new {number}", 10, nodes, 0.9 if "a" in nodes else 1.0)
+        for number, nodes in enumerate(("a b", "c d", "e f"))
+    ]
+    assert named(observations(slow_with_a("old", 0, 10) + night)) == [("a",)]
+
+
+def test_a_fast_run_beside_other_nodes_in_the_new_software_acquits_still() -> None:
+    night = [of_configuration("new", 10, nodes, 1.0) for nodes in ("a b", "c d", "e f")]
+    assert named(observations(slow_with_a("old", 0, 10) + night)) == []
+
+
+def test_configurations_that_keep_their_nodes_accuse_nobody() -> None:
+    runs = [
+        of_configuration(nodes, number, nodes, 9.0 if number > 4 else 10.0)
+        for number in range(20)
+        for nodes in ("a b", "c d", "e f")
+    ]
+    assert named(observations(runs)) == []
+
+
+def test_a_run_that_says_nothing_hides_no_slow_run_of_its_day() -> None:
+    runs = slow_with_a("usual", 0, 10)
+    once = [
+        of_configuration(f"once {number} {again}", number, " ".join(sorted(run.nodes)), 0.9)
+        for number, run in enumerate(runs[::3])
+        for again in range(3)
+    ]
+    (found,) = slow_nodes.find(observations(runs + once))
+    assert (found.nodes, found.total, found.slow) == (("a",), 10, 10)
+
+
 @pytest.fixture(scope="module")
 def simulation() -> ModuleType:
     spec = importlib.util.spec_from_file_location("simulation", ROOT / "benchmarks/suspects.py")

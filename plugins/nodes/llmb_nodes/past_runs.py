@@ -109,23 +109,52 @@ def observations(runs: Sequence[MeasuredRun]) -> list[slow_nodes.Observation]:
     The repeats of a day on the same nodes, and its other configurations there, have the day's
     conditions in common. So they are one observation, not many.
     """
-    groups: dict[tuple[str, frozenset[str]], list[tuple[MeasuredRun, float]]] = {}
-    for run, speed in _relative(runs):
-        groups.setdefault((day(run.time), run.nodes), []).append((run, speed))
+    groups: dict[tuple[str, frozenset[str]], list[_Compared]] = {}
+    for compared in _compared(runs):
+        groups.setdefault((day(compared.run.time), compared.run.nodes), []).append(compared)
     return [
-        slow_nodes.Observation(
-            day=day,
-            nodes=nodes,
-            speed=median(speed for _, speed in members),
-            time=max(run.time for run, _ in members),
-            runs=tuple(run.id for run, _ in members),
-            gpus=max(run.gpus for run, _ in members),
-        )
+        _observation(day, nodes, [*_most_telling(members)])
         for (day, nodes), members in groups.items()
     ]
 
 
-def _relative(runs: Iterable[MeasuredRun]) -> Iterator[tuple[MeasuredRun, float]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Compared:
+    """A run compared with all runs of its configuration."""
+
+    run: MeasuredRun
+    #: As a fraction of the speed of the fast quarter.
+    speed: float
+    #: The nodes that all these runs have.
+    in_all: frozenset[str]
+
+
+def _observation(
+    day: str, nodes: frozenset[str], members: Sequence[_Compared]
+) -> slow_nodes.Observation:
+    """Return the observation of runs of a day on the same nodes."""
+    return slow_nodes.Observation(
+        day=day,
+        nodes=nodes,
+        speed=median(compared.speed for compared in members),
+        time=max(compared.run.time for compared in members),
+        runs=tuple(compared.run.id for compared in members),
+        gpus=max(compared.run.gpus for compared in members),
+        not_compared=frozenset[str]().union(*(compared.in_all for compared in members)),
+    )
+
+
+def _most_telling(members: Sequence[_Compared]) -> Iterator[_Compared]:
+    """Yield those whose configuration has the fewest nodes in all its runs.
+
+    The only run of a configuration has the speed of its fast quarter, whatever its nodes are. So
+    it would hide how slow the others are.
+    """
+    fewest = min(len(compared.in_all) for compared in members)
+    yield from (compared for compared in members if len(compared.in_all) == fewest)
+
+
+def _compared(runs: Iterable[MeasuredRun]) -> Iterator[_Compared]:
     """Yield each run with its speed as a fraction of that of its configuration's fast quarter.
 
     The median of all would be slow itself if most of the runs had a slow node.
@@ -136,4 +165,5 @@ def _relative(runs: Iterable[MeasuredRun]) -> Iterator[tuple[MeasuredRun, float]
     for members in by_configuration.values():
         speeds = sorted(run.speed for run in members)
         usual = speeds[ceil(_FAST_QUARTER * (len(speeds) - 1))]
-        yield from ((run, run.speed / usual) for run in members)
+        in_all = frozenset.intersection(*(run.nodes for run in members))
+        yield from (_Compared(run=run, speed=run.speed / usual, in_all=in_all) for run in members)

@@ -44,6 +44,13 @@ class Observation:
     #: The ids of its runs, and the number of GPUs of the largest one.
     runs: tuple[str, ...] = ()
     gpus: int = 0
+    #: Its nodes that no run of its configuration lacks. They slow all of them alike, or none.
+    not_compared: frozenset[str] = frozenset()
+
+    @property
+    def compared(self) -> frozenset[str]:
+        """The nodes that its speed accuses or acquits."""
+        return self.nodes - self.not_compared
 
     @property
     def is_slow(self) -> bool:
@@ -56,10 +63,10 @@ class Blame:
     """Nodes of which one slows runs. They ran only together, so usually it is one node."""
 
     nodes: tuple[str, ...]
-    #: The observations with these nodes, and the slow ones among them.
+    #: The observations that tell of these nodes, and the slow ones among them.
     total: int
     slow: int
-    #: The other observations, and the slow ones among them, without those of stronger suspects.
+    #: Those without these nodes and without stronger suspects, and the slow ones among them.
     total_without: int
     slow_without: int
     #: The chance that any healthy node of the cluster looks as bad as this.
@@ -72,15 +79,16 @@ class Blame:
 Unit = tuple[frozenset[str], bool]
 
 
-def find(observations: Sequence[Observation]) -> list[Blame]:
+def find(observations: Iterable[Observation]) -> list[Blame]:
     """Return the nodes to blame, the surest first.
 
     What a stronger suspect explains is not held against the nodes that ran with it.
     """
-    remaining, blamed = list(observations), list[Blame]()
-    nodes = len({node for observation in observations for node in observation.nodes})
+    telling = [observation for observation in observations if observation.compared]
+    remaining, blamed = telling, list[Blame]()
+    nodes = len({node for observation in telling for node in observation.nodes})
     while chances := _strongest(remaining, nodes):
-        still = tuple(node for node in chances if _is_slow_still(node, observations))
+        still = tuple(node for node in chances if _is_slow_still(node, telling))
         chance = min((chances[node] for node in still), default=1.0)
         if chance <= CHANCE and len(chances) <= MOST_TOGETHER:
             blamed.append(_blame(still, chance, remaining))
@@ -102,7 +110,7 @@ def _strongest(observations: Sequence[Observation], nodes: int) -> dict[str, flo
 def _blame(suspects: tuple[str, ...], chance: float, observations: Sequence[Observation]) -> Blame:
     """Return the blame of these nodes with what the observations say of them."""
     with_suspects = [
-        observation for observation in observations if not observation.nodes.isdisjoint(suspects)
+        observation for observation in observations if not observation.compared.isdisjoint(suspects)
     ]
     without = [
         observation for observation in observations if observation.nodes.isdisjoint(suspects)
@@ -132,10 +140,10 @@ def _together(
     all_slow = [
         observation
         for observation in observations
-        if observation.is_slow and best in observation.nodes
+        if observation.is_slow and best in observation.compared
     ]
-    slow = [observation.nodes for observation in all_slow if observation.day in fast_days]
-    slow = slow or [observation.nodes for observation in all_slow]
+    slow = [observation.compared for observation in all_slow if observation.day in fast_days]
+    slow = slow or [observation.compared for observation in all_slow]
     cleared = _cleared(_lacking([best], observations))
     return tuple(
         node
@@ -146,7 +154,7 @@ def _together(
 
 def _lacking(nodes: Iterable[str], observations: Iterable[Observation]) -> list[Observation]:
     """Return the observations that tell nothing of these nodes."""
-    return [observation for observation in observations if observation.nodes.isdisjoint(nodes)]
+    return [observation for observation in observations if observation.compared.isdisjoint(nodes)]
 
 
 def _often_slow(observations: Iterable[Observation]) -> Iterator[str]:
@@ -169,14 +177,14 @@ def _slowness(observations: Iterable[Observation]) -> dict[str, list[bool]]:
     """Return whether each run of each node is slow."""
     slowness: dict[str, list[bool]] = {}
     for observation in observations:
-        for node in observation.nodes:
+        for node in observation.compared:
             slowness.setdefault(node, []).append(observation.is_slow)
     return slowness
 
 
 def _is_slow_still(node: str, observations: Iterable[Observation]) -> bool:
     """Return False if the newest run with the node is fast, as after a repair."""
-    with_node = [observation for observation in observations if node in observation.nodes]
+    with_node = [observation for observation in observations if node in observation.compared]
     return max(with_node, key=lambda observation: observation.time).is_slow
 
 
@@ -189,7 +197,7 @@ def within_days(observations: Iterable[Observation]) -> list[list[Unit]]:
     days: dict[tuple[str, int], list[Unit]] = {}
     for observation in observations:
         days.setdefault((observation.day, len(observation.nodes)), []).append(
-            (observation.nodes, observation.is_slow)
+            (observation.compared, observation.is_slow)
         )
     return [units for units in days.values() if _differ(units)]
 
@@ -212,7 +220,7 @@ def _differ(units: Sequence[Unit]) -> bool:
 
 def _usual_nodes(members: Sequence[Observation]) -> frozenset[str]:
     """Return the nodes of at least half of the observations of a day."""
-    counts = Counter(node for observation in members for node in observation.nodes)
+    counts = Counter(node for observation in members for node in observation.compared)
     return frozenset(node for node, count in counts.items() if 2 * count >= len(members))
 
 

@@ -197,7 +197,7 @@ def from_runs(observations: Sequence[Observation]) -> dict[str, FromRuns]:
             slow = [
                 observation
                 for observation in observations
-                if observation.is_slow and name in observation.nodes
+                if observation.is_slow and name in observation.compared
             ]
             slow.sort(key=lambda observation: -observation.time)
             accused[name] = FromRuns(blame=accusation, slow=tuple(slow))

@@ -14,7 +14,8 @@ from llmb.core.values import dataclass
 # a network of 131,072 addresses for benchmarks (RFC 2544)
 _FIRST_4 = int(ipaddress.IPv4Address("198.18.0.0"))
 _FIRST_6 = int(ipaddress.IPv6Address("2001:db8::"))  # a network for documentation (RFC 3849)
-_IPV4 = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?!\.?\w|[-+]\w)", re.ASCII)
+# Letters may surround an address: `\n10.0.0.1` in JSON, node_10.0.0.1.log.
+_IPV4 = re.compile(r"(?<!\d)(?<!\d\.)(?:\d{1,3}\.){3}\d{1,3}(?!\.?\d)", re.ASCII)
 # The addresses of machines begin with four digits: 2000::/3, fc00::/7, fe80::/10; `x[::2]` and
 # `c10::` do not.
 _IPV6 = re.compile(
@@ -24,12 +25,12 @@ _IPV6 = re.compile(
 # What every one contains; both begin with a character that is found fast.
 _HINT_4 = re.compile(r"\.\d{1,3}\.\d", re.ASCII)
 _HINT_6 = re.compile(r":(?::|[0-9A-Fa-f]{1,4}:[0-9A-Fa-f]{1,4}:[0-9A-Fa-f]{1,4}:)")
-# What precedes four numbers that are a version: `cudnn==9.1.0.70`, "version": "12.4.5.8",
-# nvidia/cudnn/9.1.0.70.
+# What precedes four numbers that are clearly a version: `cudnn==9.1.0.70`, "version": "12.4.5.8",
+# nvidia/cudnn/9.1.0.70, v9.1.0.70. Other versions are replaced: a kept address would be worse.
 _VERSION = re.compile(
-    r"(?:version|release|driver)\w*\W{0,5}$|[=~<>!]=\s?$|[\w.][-_+/@]$|\bv$"
-    r"|(?:nvidia|cuda|cudnn|cublas|cufft|curand|cusolver|cusparse|nccl|nvjitlink|lib|cu\d\d)"
-    r"[\w.-]*\W{1,5}$",
+    r"version[\s\"'\\:=]{1,7}$|\w[=~<>!]=$|\bv$"
+    r"|(?:cudnn|cublas|cufft|curand|cusolver|cusparse|nvjitlink)"
+    r"(?:[-_]cu\d\d)?(?:\.so\.|[\s\"'\\:=/_-]{1,7})$",
     re.IGNORECASE,
 )
 

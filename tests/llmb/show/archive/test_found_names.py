@@ -72,6 +72,30 @@ def test_the_same_address_becomes_the_same() -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "ssh alice@10.99.0.3",
+        "scp root@10.99.0.3:/x .",
+        "NCCL_COMM_ID=10.99.0.3:29500",
+        "NCCL_IB_ADDR: 10.99.0.3",
+        "gpu01/10.99.0.3:29500",
+        "10.99.0.3-10.99.0.3",
+        "CUDA_HOST=10.99.0.3",
+        "driver_host=10.99.0.3",
+        '"libfabric_addr":"10.99.0.3"',
+        "http://git@10.99.0.3/x.git",
+        "node_10.99.0.3.log",
+        "10.99.0.3_eth0",
+        r'"peers:\n10.99.0.3"',
+        "release 10.99.0.3",
+        "version of 10.99.0.3",
+    ],
+)
+def test_an_address_is_replaced_whatever_is_beside(text: str) -> None:
+    assert Addresses().replace(text) == text.replace("10.99.0.3", "198.18.0.1")
+
+
+@pytest.mark.parametrize(
     "line",
     [
         "127.0.0.1:80 0.0.0.0 ::1 :: 255.255.255.0",
@@ -80,6 +104,7 @@ def test_the_same_address_becomes_the_same() -> None:
             " v9.1.0.70"
         ),
         '"version": "12.4.5.8", "nvidia-cublas-cu12": "12.4.5.8" nvidia/cudnn/9.1.0.70/lib',
+        r"{\"version\": \"12.4.5.8\"} NCCL version 2.21.5.1 opencv-python==4.10.0.84 x>=1.2.3.4",
         "12:34:56 2025-11-23 00:42:17.123 [11:22:33] 1.2.3 1.2.3.4.5 999.1.1.1",
         "x[::2] x[1::2] x[1000::20] {64::8}",
         "aa:bb:cc:dd:ee:ff 0000:3b:00.0 c10::Error std::vector<at::Tensor> torch::autograd::Node",

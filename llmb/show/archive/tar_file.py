@@ -262,7 +262,7 @@ def write(
 
     archived: dict[str, ArchivedFile] = {}
     omitted: dict[str, OmittedFile] = {}
-    secrets = 0
+    names, secrets = _Names(redaction), 0
     with files.output(path) as raw:
         sealed = _Sealed(raw)
         with (
@@ -272,7 +272,7 @@ def write(
             tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar,
         ):
             for source in chosen:
-                name, content = redaction.in_path(source.name), content_of(source.path)
+                name, content = names.of(source.name), content_of(source.path)
                 if isinstance(content, OmittedFile):
                     omitted[name] = content
                     continue
@@ -295,6 +295,43 @@ def write(
             _add(tar, MANIFEST, text.encode(), created.timestamp())
         raw.write(_SEAL_HEAD + sealed.digest.digest())
     return manifest
+
+
+class _Names:
+    """The paths of files in an archive without names, different for different files.
+
+    Two folders or files whose names differ only in what is replaced, as a host with and without
+    domain, would have the same.
+    """
+
+    def __init__(self, redaction: Redaction) -> None:
+        self._redaction = redaction
+        self._by_source: dict[str, str] = {}
+        self._taken = {MANIFEST}
+
+    def of(self, source: str) -> str:
+        """Return the path in the archive, the same for the same ``source``."""
+        new = self._redaction.in_path(source)
+        parts, new_parts = source.split("/"), new.split("/")
+        if len(parts) != len(new_parts):  # a name of several parts was replaced
+            return self._distinct(source, new)
+        path = ""
+        for count, part in enumerate(new_parts, 1):
+            path = self._distinct("/".join(parts[:count]), f"{path}/{part}" if path else part)
+        return path
+
+    def _distinct(self, source: str, path: str) -> str:
+        """Return ``path``, with a number before its suffix if another ``source`` has it."""
+        if source not in self._by_source:
+            folder, slash, name = path.rpartition("/")
+            stem, point, suffix = name[1:].partition(".")
+            stem, number = name[:1] + stem, 1
+            while path in self._taken:
+                number += 1
+                path = f"{folder}{slash}{stem}-{number}{point}{suffix}"
+            self._taken.add(path)
+            self._by_source[source] = path
+        return self._by_source[source]
 
 
 class _Sealed(io.RawIOBase):

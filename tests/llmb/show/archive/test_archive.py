@@ -348,6 +348,27 @@ def test_what_only_logs_name_is_not_in_it_on_request(
     assert done.returncode == 0
 
 
+def test_files_whose_names_become_the_same_are_all_in_it(
+    install: Any, run: Run, llmb_here: Run, tmp_path: Path
+) -> None:
+    made = install.measured("good1", 2.70)
+    names = ("gpu17.txt", "GPU17.txt", "gpu17/a.log.gz", "gpu17.corp.example.com/a.log.gz")
+    for name in names:
+        path = made.work / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(gzip.compress(b"1") if name.endswith(".gz") else b"1")
+    made.log.write_text("MASTER_ADDR=gpu17.corp.example.com\n" + made.log.read_text())
+    path = tmp_path / "a.tar.zst"
+    assert run("archive", "--anonymous", "-o", path).returncode == 0
+    work = f"/{made.work.name}/"
+    found = {name.rpartition(work)[2]: data for name, data in members(path).items()}
+    twice = [name for name in found if name.startswith("host")]
+    assert [name.partition(".")[2] for name in twice].count("txt") == 2
+    assert len(twice) == 4, twice
+    assert sum(name.endswith("/a.log.gz") for name in twice) == 2
+    assert len(rows(llmb_here("results", path, "--format", "json"))) == 1
+
+
 def test_paths_in_an_archive_begin_with_its_name(archive: Path, llmb_here: Run) -> None:
     page = llmb_here("jobs", "show", archive, "good1").stdout
     data = json.loads(llmb_here("jobs", "show", archive, "good1", "--format", "json").stdout)

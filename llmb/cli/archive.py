@@ -165,15 +165,26 @@ def _redaction(
     names = anonymous(found.users, found.hosts, folders, sites_of(config, records))
     # A key of llmb's own files that was replaced would make them unreadable.
     keys = keys_in(to_data(config)).union(*(keys_in(to_data(record)) for record in records))
-    if excepted := sorted(name for name in names if name.lower() in keys):
+    excepted = {name for name in names if name.lower() in keys}
+    homes = found.homes - found.users
+    kept_homes = homes & _needed_parts(contents)
+    if kept := sorted(excepted | kept_homes):
         say(
-            "warning: these names are not replaced, because llmb's files have keys of that name:"
-            f" {', '.join(excepted)}"
+            "warning: these names are not replaced, because llmb's files have keys of that name, or"
+            f" are named so: {', '.join(kept)}"
         )
-    parts = {part for file in contents for part in PurePath(file.name).parts}
-    homes = sorted(found.homes - found.users - parts)
+    homes = homes - kept_homes
     return redaction(
         secret_values,
         {name: text for name, text in names.items() if name not in excepted},
-        {name: f"user{number}" for number, name in enumerate(homes, len(found.users) + 1)},
+        {name: f"user{number}" for number, name in enumerate(sorted(homes), len(found.users) + 1)},
     )
+
+
+_LEVELS = 5  # workloads/WORKLOAD/experiments/EXPERIMENT/RUN
+
+
+def _needed_parts(contents: Sequence[SourceFile]) -> set[str]:
+    """Return the parts of paths by which llmb finds runs and files: of no other folder in a run."""
+    paths = [PurePath(file.name).parts for file in contents]
+    return {part for parts in paths for part in (*parts[:_LEVELS], parts[-1])}

@@ -369,6 +369,21 @@ def test_files_whose_names_become_the_same_are_all_in_it(
     assert len(rows(llmb_here("results", path, "--format", "json"))) == 1
 
 
+def test_a_user_is_replaced_in_texts_and_folders_of_a_run(
+    install: Any, run: Run, llmb_here: Run, tmp_path: Path
+) -> None:
+    made = install.measured("good1", 2.70)
+    (made.work / "bob9").mkdir()
+    (made.work / "bob9" / "t.log").write_text("/home/bob9/secret /home/workloads/x\n")
+    path = tmp_path / "a.tar.zst"
+    done = run("archive", "--anonymous", "-o", path)
+    found = members(path)
+    assert b"bob9" not in b"".join([*found.values(), *(name.encode() for name in found)])
+    (warning,) = [line for line in done.stderr.splitlines() if "not replaced" in line]
+    assert warning.endswith(" workloads")
+    assert len(rows(llmb_here("results", path, "--format", "json"))) == 1
+
+
 def test_paths_in_an_archive_begin_with_its_name(archive: Path, llmb_here: Run) -> None:
     page = llmb_here("jobs", "show", archive, "good1").stdout
     data = json.loads(llmb_here("jobs", "show", archive, "good1", "--format", "json").stdout)

@@ -59,7 +59,7 @@ _AFTER = re.compile(
 )
 _WORD = (
     r"(?i:(?:[\w-]*[_-])?(?:password|passwd|passphrase|token|secret"
-    r"|api-?key|access-?key|secret-?key|account-?key|credentials?)"
+    r"|(?:api|access|secret|account)[_-]?key|credentials?)"
     r"|[\w-]*[_-](?:pass|pwd|pw|creds|auth))"
 )
 # --password VALUE, also as two items of a list: "--password", "VALUE".
@@ -86,6 +86,7 @@ _HASH = re.compile(
 )
 _NAME = (
     r"(?i:\w*(?:token|secret|password|passwd|passphrase|credentials?|key"
+    r"|(?:api|access|secret|account)-key"  # of a header: X-Api-Key
     r"|_pass|_pwd|_pw|_creds|_auth))"
 )
 # NAME=value, NAME: value, "NAME": "value", also with \" and a value below its name; the name
@@ -246,7 +247,7 @@ def _hidden(text: str) -> tuple[str, int]:
         # `sign in with this secret: invalid credentials`
         if is_sentence and not _PASSWORD.search(name):
             return match[0]
-        if not is_secret_name(name) or _NO_NAME.fullmatch(name) or not _can_be_value(name, value):
+        if not _is_secret(name) or _NO_NAME.fullmatch(name) or not _can_be_value(name, value):
             return match[0][: -len(value)] + _NAMED.sub(named, value)  # it may be `key: NAME=value`
         total += 1
         return match[0][: -len(value)] + SECRET
@@ -264,7 +265,7 @@ def _hidden(text: str) -> tuple[str, int]:
         nonlocal total
         name, value = match[1], match[3]
         is_word = value.isalpha() and not _PASSWORD.search(name)
-        if is_word or not is_secret_name(name) or _NO_NAME.fullmatch(name):
+        if is_word or not _is_secret(name) or _NO_NAME.fullmatch(name):
             return match[0]
         if not _can_be_value(name, value):
             return match[0]
@@ -281,6 +282,11 @@ def _hidden(text: str) -> tuple[str, int]:
     if _OPEN_END.search(text):  # few lines end so, and _BELOW is slow
         text = _BELOW.sub(below, text)
     return _NAMED.sub(named, text), total
+
+
+def _is_secret(name: str) -> bool:
+    """Return True if a name in a text, which may have - as those of headers, is a secret's."""
+    return is_secret_name(name.replace("-", "_"))
 
 
 def _can_be_value(name: str, value: str) -> bool:

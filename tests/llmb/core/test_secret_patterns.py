@@ -95,6 +95,13 @@ BLOCK = f"-----BEGIN OPENSSH PRIVATE KEY-----\n{BODY}\n-----END OPENSSH PRIVATE 
             "the_token: HF_TOKEN=<> note: API_KEY=<>",
         ),
         ("apiKey: abcdef123 passphrase=abcdef123", "apiKey: <> passphrase=<>"),
+        (
+            "app --api_key abcdef123 --wandb_api_key abcdef123",
+            "app --api_key <> --wandb_api_key <>",
+        ),
+        ("app --secret_key abcdef123 --api-key=abcdef123", "app --secret_key <> --api-key=<>"),
+        ("X-Api-Key: abcdef123", "X-Api-Key: <>"),
+        ("api-key: abcdef123 API-KEY=abcdef123", "api-key: <> API-KEY=<>"),
         ("Läufe: HF_TOKEN=abcdef123 İ", "Läufe: HF_TOKEN=<> İ"),
     ],
 )

@@ -129,7 +129,7 @@ def announce(path: Path, manifest: ArchiveManifest) -> None:
         parts = (f"{count} {reason}" for reason, count in sorted(counts.items()))
         size = sum(file.bytes for file in omitted) / 1e6
         say(f"not in it, and listed in its manifest: {', '.join(parts)} ({size:,.1f} MB)")
-    say(f"Look through it before you send it: tar --zstd -tvf {path}")
+    say(f"Look through it before you send it: tar --zstd -tvf {shlex.quote(str(path))}")
     console.echo(
         f"Read it: llmb-run results {shlex.quote(str(path))}\n"
         "report, compare, explain, jobs show and more take it too",

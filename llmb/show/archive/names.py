@@ -88,14 +88,15 @@ _BEFORE = re.compile(
     rf"|--(?:master|rdzv|node)[-_]?(?:addr|endpoint|list)[\"']?[=,\s]\s?[\"']?({_LIST})"
     rf"|\b(?:srun|slurmstepd): (?:error: )?({_LIST}): tasks? \d|\bslurmstepd-({_LIST}):"
     rf"|\*\*\* (?:JOB|STEP) [\d.]+ ON ({_LIST}) |\bhost {{2,12}}: ({_LIST})|\bconnect to"
-    rf" \[?({_LIST})\]?:\d"
+    rf" (?:\[?({_LIST})\]?:\d|\(({_LIST}), \d)|\btcp://({_LIST}):\d"
+    rf"|\[({_LIST}):\d{{2,9}}\] \*\*\* |\bon node ({_LIST}) exited "  # Open MPI
     rf"|\bllmb (?:node|telemetry) ({_LIST}): |\"telemetry\":1,\"host\":\"({_LIST})\""
 )
 # fmt: off
 _BEFORE_WORDS = (
     "_addr", "_node", "_host", "endpoint", "nodelist", "nodename", "batchhost", "hostname",
     "master-addr", "rdzv", "srun: ", "slurmstepd", " on ", "host  ", "connect to", "llmb node ",
-    "telemetry",
+    "telemetry", "tcp://", "] *** ",
 )
 # fmt: on
 _NO_HOST = frozenset(

@@ -253,7 +253,7 @@ def test_the_slow_node_is_found_if_another_node_is_in_all_runs() -> None:
 def test_the_loss_is_that_against_the_usual_speed_if_every_run_has_a_suspect() -> None:
     others = itertools.combinations(range(15), 2)
     slow = [(f"x y n{first} n{second}", 0.9) for first, second in others]
-    # y is fast too seldom to be told from x
+    # y is fast too seldom to be distinguished from x
     runs = [*days(2, *slow, ("y n0 n1 n2", 1.0)), *day("2", *slow, time=2.0)]
     (found,) = slow_nodes.find(runs)
     assert (found.nodes, found.total_without) == (("x", "y"), 0)

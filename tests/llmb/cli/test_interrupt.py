@@ -58,7 +58,7 @@ def test_a_second_ctrl_c_ends_at_once_also_while_a_submission_hangs() -> None:
 
 
 @pytest.mark.parametrize(("count", "names"), [(2, " r0 r1"), (6, " --session day --session night")])
-def test_who_stops_watching_is_told_to_cancel_these_runs_alone(
+def test_the_command_after_stopping_cancels_these_runs_alone(
     count: int, names: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Others may have runs in the same install directory, which `--all` would cancel."""

@@ -249,6 +249,8 @@ def test_curves_with_few_iterations_in_common_are_not_compared() -> None:
     other = LossCurve(iterations=(*range(0, 999, 4), 999), values=(2.0,) * 251)
     assert curve_difference(other, reference) is None
     assert curve_difference(curve([2.0, 2.0, 2.0]), {0: 2.0, 1: 2.0, 2: 2.0}) is not None
+    assert curve_difference(curve([2.0] * 50), {0: 2.0, 1: 2.0, 2: 2.0}) is not None
+    assert curve_difference(curve([2.0] * 3), dict.fromkeys(range(50), 2.0)) is not None
 
 
 def test_the_ratios_of_loss_and_memory_are_in_a_row() -> None:

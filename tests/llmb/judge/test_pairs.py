@@ -143,3 +143,11 @@ def test_pairs_of_several_sessions_are_paired_within_each() -> None:
     for row in rows:
         assert row.ratio == pytest.approx(2.0 / 2.2, abs=0.002)
         assert (row.verdict_reason or "").startswith("in pairs ")
+
+
+def test_a_side_with_a_run_outside_of_pairs_is_compared_as_a_whole() -> None:
+    ring, tree = side("A", [2.0, 2.0], "Ring"), side("B", [2.0, 2.0], "Tree")
+    single = replace(result("c", 2.2, "Tree"), identity=replace(tree[0].identity, pair=None))
+    (row,) = with_measured([*tree, single], ring, "A")
+    assert (row.repeats, "in pairs" in (row.verdict_reason or "")) == (3, False)
+    assert row.ratio == pytest.approx(2.0 / 2.0667, abs=0.003)

@@ -327,6 +327,11 @@ def test_zeros_are_not_omitted_from_a_mean_in_any_order() -> None:
         assert {run.verdict.metrics["errors"].word for run in better} == {PASS}
         worse = judged_against(night(1.0, 1.0, 1.0, 1.0), night(*counts), "nightly")
         assert ["errors" in run.verdict.metrics for run in worse] == [False] * 4
+    partly = [*night(1.0, 1.0), result("r", (BUSBW, 480.0))]  # a run that did not count errors
+    (judged, *_) = judged_against(night(2.0, 2.0), partly, "nightly")
+    assert judged.verdict.metrics["errors"].pooled_ratio == 0.5
+    (judged, *_) = judged_against(night(0.0, 0.0), night(1.0), "nightly")
+    assert judged.verdict.metrics["errors"].reason == "errors 0 is within its limits"
 
 
 @pytest.mark.parametrize("better", ["lower", "higher"])

@@ -207,7 +207,7 @@ def curve_difference(curve: LossCurve, reference: Mapping[int, float]) -> CurveD
         for iteration, loss in zip(curve.iterations, curve.values, strict=True)
         if iteration in reference
     ]
-    if len(points) < min(_LEAST_COMMON, len(curve.iterations), len(reference)) or not points:
+    if len(points) < max(1, min(_LEAST_COMMON, len(curve.iterations), len(reference))):
         return None
     differences = {
         iteration: round(_relative_difference(loss, expected), 9)

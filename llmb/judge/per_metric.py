@@ -104,15 +104,15 @@ def _by_limits(
     """Judge a value without a ratio: it has no reference, or it is 0 in some of the runs."""
     means = [result.metrics.measured[metric.name].mean for result in repeats]
     mean, zeros = sum(means) / len(means), sum(value <= 0 for value in means)
-    is_zero = f"{metric.name} is 0"
-    if 0 < zeros < len(means):
+    is_zero, is_partly_zero = f"{metric.name} is 0", 0 < zeros < len(means)
+    if is_partly_zero:
         is_zero += f" in {zeros} of {len(means)} runs"
     broken = outside_limits(mean, metric)
     if broken is None and target is not None and metric.better != LOWER:
         broken = is_zero
     reference = None if target is None else target.reference
     reason = broken or f"{metric.name} {shown(mean, metric.unit)} is within its limits"
-    if broken is None and zeros < len(means) and target is not None:
+    if broken is None and is_partly_zero and target is not None:
         reason += f", without a ratio, as {is_zero}"
     return MetricVerdict(
         word=PASS if broken is None else FAIL,
@@ -196,8 +196,8 @@ def pair_ratios(
 ) -> list[float]:
     """Return the ratio of ``metric`` of each complete pair of runs, better above 1.
 
-    Empty if a submission of the runs has no other side. Those of two submissions of a
-    session have equal numbers, so that it is unknown which of them are a pair.
+    Empty if a submission of the runs has no other side. Those of two submissions of a session have
+    equal numbers, so that it is unknown which of them are a pair.
     """
     values, references = _by_pair(repeats, metric), _by_pair(reference_repeats, metric)
     if values is None or references is None or values.side == references.side:

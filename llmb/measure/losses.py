@@ -34,7 +34,8 @@ def loss_curve(samples: Samples) -> LossCurve | None:
         interval *= 2
     if interval > 1:
         pairs = itertools.pairwise(samples.steps)
-        line = statistics.mode(after.iteration - before.iteration for before, after in pairs)
+        usual = statistics.mode(after.iteration - before.iteration for before, after in pairs)
+        line = max(1, usual)  # a plugin's samples may have one iteration several times
     kept = [step for step in steps if step.iteration // line % interval == 0 or step is steps[-1]]
     return LossCurve(
         iterations=tuple(step.iteration + samples.first for step in kept),

@@ -144,6 +144,33 @@ def test_nodes_that_ran_only_together_are_named_together() -> None:
     assert named(days(6, *ROUND)) == [("a", "b")]
 
 
+def test_a_companion_of_a_repaired_node_needs_evidence_of_its_own() -> None:
+    """With x, y is in all slow runs, but alone its chance is above 1 %, and x is fast again."""
+    beside = [
+        (("x y n6", 0.9), ("n1 n5 n9", 1.0), ("n0 n4 n7", 0.9)),
+        (("x y n6", 0.9), ("n0 n2 n9", 1.0)),
+        (("x y n5", 0.9), ("n0 n1 n2", 1.0)),
+        (("x y n1", 0.9), ("n0 n2 n7", 1.0), ("n6 n8 n9", 1.0)),
+        (("x y n4", 0.9), ("n1 n5 n7", 1.0), ("n0 n3 n8", 1.0)),
+        (("x y n0", 0.9), ("n5 n6 n9", 1.0), ("n2 n3 n4", 1.0)),
+        (("x y n3", 0.9), ("n0 n1 n8", 1.0)),
+        (("x y n7", 0.9), ("n4 n5 n8", 1.0), ("n1 n6 n9", 1.0)),
+    ]
+    runs = [
+        run
+        for number, of_day in enumerate(beside)
+        for run in day(str(number), *of_day, time=number)
+    ]
+    fast_y, fast_x = day("7", ("y n2 n3", 1.0), time=6.5), day("8", ("x n0 n5", 1.0), time=8.0)
+    assert named([*runs, *fast_y, *fast_x]) == []
+
+
+def test_few_fast_runs_among_many_slow_ones_clear_no_node() -> None:
+    fast = day("0", *[("a", 1.0)] * slow_nodes.FAST_WITHOUT)
+    assert slow_nodes._cleared(fast) == {"a"}
+    assert slow_nodes._cleared([*fast, *day("1", *[("a", 0.9)] * 12)]) == set()
+
+
 def test_many_nodes_that_ran_only_together_are_not_blamed() -> None:
     five = (("a b c d e", 0.9), ("f g h i j", 1.0), ("k l m n o", 1.0), ("p q r s t", 1.0))
     assert named(days(9, *five)) == []

@@ -244,6 +244,11 @@ def test_a_long_curve_of_every_tenth_iteration_is_as_short(iterations: Iterable[
     assert MOST / 2 <= len(curve.iterations) <= MOST + 2
 
 
+def test_a_curve_of_one_iteration_is_kept() -> None:
+    steps = tuple(Step(iteration=8, step_time=1.0, loss=2.0) for _ in range(MOST + 1))
+    assert loss_curve(Samples(steps=steps)) is not None
+
+
 def test_curves_with_few_iterations_in_common_are_not_compared() -> None:
     reference = dict.fromkeys(range(9, 1000, 10), 2.0)
     other = LossCurve(iterations=(*range(0, 999, 4), 999), values=(2.0,) * 251)
@@ -251,6 +256,7 @@ def test_curves_with_few_iterations_in_common_are_not_compared() -> None:
     assert curve_difference(curve([2.0, 2.0, 2.0]), {0: 2.0, 1: 2.0, 2: 2.0}) is not None
     assert curve_difference(curve([2.0] * 50), {0: 2.0, 1: 2.0, 2: 2.0}) is not None
     assert curve_difference(curve([2.0] * 3), dict.fromkeys(range(50), 2.0)) is not None
+    assert curve_difference(curve([]), {0: 2.0}) is None
 
 
 def test_the_ratios_of_loss_and_memory_are_in_a_row() -> None:

@@ -330,6 +330,12 @@ def test_zeros_are_not_omitted_from_a_mean_in_any_order() -> None:
     partly = [*night(1.0, 1.0), result("r", (BUSBW, 480.0))]  # a run that did not count errors
     (judged, *_) = judged_against(night(2.0, 2.0), partly, "nightly")
     assert judged.verdict.metrics["errors"].pooled_ratio == 0.5
+    limited = replace(errors, maximum=3.0)
+    (alone, *_) = judge([result(run, (limited, float(run))) for run in "01"], ())
+    assert alone.verdict.metrics["errors"].reason == "errors 0.5 is within its limits"
+    one, none = [result("a", (limited, 1.0))], [result("b", (limited, 0.0))]
+    (judged,) = judged_against(one, none, "nightly")
+    assert judged.verdict.metrics["errors"].reason == "errors 1.000 is within its limits"
     (judged, *_) = judged_against(night(0.0, 0.0), night(1.0), "nightly")
     assert judged.verdict.metrics["errors"].reason == "errors 0 is within its limits"
 

@@ -17,6 +17,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,9 +31,10 @@ from llmb.core.node_lists import expand
 from llmb.core.secret_patterns import SECRET
 from llmb.errors import LlmbError
 from llmb.plugins.loader import load_plugins
+from llmb.show.archive.contents import MANIFEST
 from llmb.show.archive.names import sites_of
 from llmb.show.archive.redact import anonymous, redaction
-from llmb.show.archive.tar_file import check_seal, unpack
+from llmb.show.archive.tar_file import _Names, check_seal, unpack
 
 NO_PLUGINS = load_plugins(builtin_plugins(), entries=())
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -369,18 +371,29 @@ def test_files_whose_names_become_the_same_are_all_in_it(
     assert len(rows(llmb_here("results", path, "--format", "json"))) == 1
 
 
+def test_each_file_of_an_archive_has_a_name_of_its_own() -> None:
+    new_names = {"a/b": "x/y/z", "c/d": "x/y/z", "e.json": MANIFEST}
+    replaced: Any = SimpleNamespace(in_path=new_names.__getitem__)
+    names = _Names(replaced)
+    assert [names.of(name) for name in new_names] == ["x/y/z", "x/y/z-2", "llmb-archive-2.json"]
+    assert names.of("a/b") == "x/y/z"
+
+
 def test_a_user_is_replaced_in_texts_and_folders_of_a_run(
     install: Any, run: Run, llmb_here: Run, tmp_path: Path
 ) -> None:
     made = install.measured("good1", 2.70)
     (made.work / "bob9").mkdir()
-    (made.work / "bob9" / "t.log").write_text("/home/bob9/secret /home/workloads/x\n")
+    (made.work / "bob9" / "t.log").write_text("/home/bob9/x /home/workloads/x /home/ann7/x\n")
+    (made.work / "ann7").write_text("a file of this name\n")
     path = tmp_path / "a.tar.zst"
     done = run("archive", "--anonymous", "-o", path)
     found = members(path)
     assert b"bob9" not in b"".join([*found.values(), *(name.encode() for name in found)])
     (warning,) = [line for line in done.stderr.splitlines() if "not replaced" in line]
-    assert warning.endswith(" workloads")
+    kept = warning.rpartition(": ")[2].split(", ")
+    assert {"ann7", "workloads"} <= {*kept}
+    assert "bob9" not in kept
     assert len(rows(llmb_here("results", path, "--format", "json"))) == 1
 
 

@@ -19,15 +19,21 @@ def check_name(name: str) -> None:
     """Raise KeyFaultError for a name that a job's environment may not have."""
     check_passed(name)
     if is_secret_name(name):
-        raise KeyFaultError(
-            f"{name} looks like a secret; a job's environment is written into its script and"
-            " record",
-            hint=(
-                f"export it, or write it to {SECRETS_FILE}: llmb passes it by name where the"
-                " workload needs it; pass_environment in cluster_config.yaml names further"
-                " variables to pass from the shell"
-            ),
-        )
+        raise _secret(f"{name} looks like a secret")
+
+
+def _secret(what: str, *path: str) -> KeyFaultError:
+    """Return the fault, which does not quote the value."""
+    return KeyFaultError(
+        f"{what}; a job's environment is written into its script and record",
+        *path,
+        hint=(
+            f"export it, or write it to {SECRETS_FILE}: llmb passes it by name where the"
+            " workload needs it; pass_environment in cluster_config.yaml names further"
+            " variables to pass from the shell"
+        ),
+        value="<secret>",
+    )
 
 
 def check_passed(name: str) -> None:
@@ -55,7 +61,13 @@ def check_passed(name: str) -> None:
 
 
 def check_values(env: Mapping[str, str]) -> None:
-    """Raise KeyFaultError for an invalid value. Only MASTER_PORT has a rule."""
+    """Raise KeyFaultError for a value that looks like a secret, or a MASTER_PORT that is no port."""
+    if env:
+        from llmb.core.secret_patterns import looks_secret
+
+        for name, value in env.items():
+            if looks_secret(value):
+                raise _secret(f"the value of {name} looks like a secret", name)
     port = env.get(_PORT)
     if port is not None and not (
         port.isascii() and port.isdecimal() and len(port) < 6 and int(port) in _PORTS

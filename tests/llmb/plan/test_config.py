@@ -218,6 +218,7 @@ def test_wording_of_faults(wording: Callable[..., None]) -> None:
         ("environment:\n  PATH: /bin", 4, "environment.PATH"),
         ("environment:\n  A-B: x", 4, "environment.A-B"),
         ("environment:\n  MASTER_PORT: 80", 4, "environment.MASTER_PORT"),
+        ("environment:\n  A: b\n  B: http://me:word1234@proxy:80", 5, "environment.B"),
         ("pass_environment: [A, RANK]", 3, "pass_environment.1"),
         ("pass_environment:\n- 'A,B'", 4, "pass_environment.0"),
         (

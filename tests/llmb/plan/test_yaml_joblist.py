@@ -475,6 +475,25 @@ def test_a_port_must_be_one(port: str) -> None:
     assert (fault.key, fault.code) == ("w_s.overrides.env.MASTER_PORT", "value-not-allowed")
 
 
+@pytest.mark.parametrize(
+    "value", ["http://me:word1234@proxy.example:3128", "hf_" + "a1B2" * 8, "nvapi-" + "x" * 20]
+)
+def test_a_secret_by_its_value_is_refused_and_not_quoted(value: str) -> None:
+    (fault,) = read(
+        f"w_s:\n  scales: [16]\n  overrides:\n    env:\n      A: 'b'\n      B: '{value}'\n"
+    ).faults
+    assert (fault.place, fault.key) == ("jobs.yaml:6", "w_s.overrides.env.B")
+    assert value not in repr(fault)
+
+
+def test_a_proxy_without_a_password_is_no_secret() -> None:
+    listed = read(
+        "pretrain_nemotron4_15b:\n  scales: [16]\n  overrides:\n"
+        "    env: {https_proxy: 'http://proxy.example:3128'}\n"
+    )
+    assert not listed.faults
+
+
 def test_both_of_a_duplicate_section_are_checked(workloads: dict[str, Workload]) -> None:
     text = (
         "nemotron4_15b:\n  scales: x\nnemotron4_15b:\n  scales: [16]\n  repeats: 0\n  dtypes: fp9\n"

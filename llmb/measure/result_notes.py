@@ -234,7 +234,11 @@ def _stopped(samples: Samples, metrics: Metrics) -> str:
     unmeasured = ""
     if metrics.window is not None and metrics.headline != STEP_TIME:
         unmeasured = why_unmeasured(samples, metrics.window, metrics.headline)
-    return unmeasured or f"the log lacks iterations of the window {metrics.window}"
+    planned = None if samples.last is None else samples.last + 1
+    lacks = f"the log lacks iterations of the window {metrics.window}"
+    if planned is not None and metrics.steps and planned != metrics.steps:
+        lacks += f": its program planned {planned} steps, and its job {metrics.steps}"
+    return unmeasured or lacks
 
 
 def _partial(samples: Samples, metrics: Metrics) -> str:
@@ -278,7 +282,11 @@ def _cause(cause: Cause | None, state: JobState | None) -> str:
 
 
 def _attempts(samples: Samples) -> str:
-    return f"the last of {samples.attempts} attempts in the log" if samples.attempts > 1 else ""
+    if samples.attempts < 2:
+        return ""
+    # ranks of known programs have a prefix, or only one of them prints
+    other = "" if samples.framework else ", or ranks that all print their steps"
+    return f"the last of {samples.attempts} attempts in the log{other}"
 
 
 def _joined(*parts: str) -> str | None:

@@ -159,6 +159,19 @@ def test_a_second_epoch_is_no_second_attempt(program: str, tmp_path: Path) -> No
     assert "stopped at iteration 39 of 49" in (cut.reason or "")
 
 
+def test_attempts_of_a_program_without_ranks_may_be_ranks(tmp_path: Path) -> None:
+    spec = ParseSpec(metrics=("busbw",))
+    path = tmp_path / "log-x.out"
+    lines = "".join(f"llmb step {n}/19 busbw={480 + n}\n" for n in range(20))
+    path.write_text(lines * 2)
+    got = result_of_log(path, LogReader(spec=spec))
+    assert "the last of 2 attempts in the log, or ranks that all print their steps" in (
+        got.reason or ""
+    )
+    path.write_text(lines)
+    assert "attempts" not in (result_of_log(path, LogReader(spec=spec)).reason or "")
+
+
 def test_a_second_attempt_with_epochs_is_still_one(tmp_path: Path) -> None:
     first = "".join(NEMO.format(0, n, n, 9.5) for n in range(20))
     second = "".join(NEMO.format(0, n, n, 2.5) for n in range(25))

@@ -257,6 +257,17 @@ def test_a_run_that_failed_says_why(
     wording("results", str(got.reason))
 
 
+def test_a_program_that_runs_other_steps_than_its_job_is_named(run: RunRecord) -> None:
+    got = result(run, "COMPLETED", steps(30).replace("/49", "/29"))
+    assert (got.status, got.metrics.step_time) == ("Failed", None)
+    assert got.reason is not None
+    assert got.reason.startswith(
+        "the log lacks iterations of the window 11-44: its program planned 30 steps, and its job 50"
+    )
+    alike = result(run, "COMPLETED", steps(11) + steps(30, first=20))
+    assert "planned" not in (alike.reason or "")
+
+
 @pytest.mark.parametrize(
     ("log", "status"), [("hello from rank 0\n", "Unknown"), (f"hello\n{OOM}\n", "Failed")]
 )

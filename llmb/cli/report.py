@@ -176,7 +176,7 @@ def _on_page(sections: Sequence[ReportSection], page: str | None) -> list[Report
     if page is not None and not chosen:
         pages = list(dict.fromkeys(section.page for section in sections if section.page))
         raise UsageError(
-            f"no plugin has a page '{page}' for these runs",
+            f"no plugin finds anything for a page '{page}' in these runs",
             hint=suggest(page, pages) if pages else "llmb-run plugins shows the plugins",
             code="page-unknown",
             key="--page",

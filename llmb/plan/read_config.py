@@ -99,8 +99,7 @@ def _check_version(document: Document) -> None:
             f" reads {VERSION}"
         )
         hint = (
-            "update llmb: pip install --upgrade llmb llmb-installer; or choose another install"
-            " directory"
+            "update llmb: pip install . in its newer checkout; or choose another install directory"
         )
         raise UsageError(message, hint=hint, code=NEWER, key="schema_version", value=version)
 

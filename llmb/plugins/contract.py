@@ -38,7 +38,7 @@ def contract_problem(
     lowest, current = _numbers(match[1] or match[2]), _numbers(contract.version)
     versions = f"it is made for contract {stated}, and llmb {__version__} has {contract.version}"
     if lowest > current:
-        return "contract-newer", f"{versions}: upgrade llmb (pip install --upgrade llmb)"
+        return "contract-newer", f"{versions}: upgrade llmb (pip install . in its newer checkout)"
     is_over = current >= _numbers(match[3]) if match[3] else lowest[0] < contract.oldest_major
     if is_over:
         fix = (

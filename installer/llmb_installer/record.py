@@ -164,7 +164,12 @@ def format_option(folder: Path | None) -> str:
 
 def repair_hint(folder: Path) -> str:
     """The command that replaces a missing or invalid configuration."""
-    return f"llmb-install verify --repair{format_option(folder)} --yes"
+    return f"llmb-install verify --repair{format_option(folder)} --yes{by_owner(folder)}"
+
+
+def by_owner(folder: Path) -> str:
+    """Who runs a command that changes ``folder``, empty if this user may."""
+    return "" if os.access(folder, os.W_OK) else " (as its owner: you may not write there)"
 
 
 def replace_hint(folder: Path) -> str:

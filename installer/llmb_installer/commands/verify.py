@@ -55,6 +55,7 @@ def run(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str) -> 
         again = (
             "to repair, run: llmb-install verify"
             f" {'--deep ' if deep else ''}--repair{record.format_option(folder)} --yes"
+            f"{record.by_owner(folder)}"
         )
         can_repair = any(fault.place != "answers" for fault in faults) and all(
             one.code != NEWER for one in faults

@@ -246,3 +246,26 @@ def test_what_she_may_not_remove_is_not_called_removed(as_user: User, others: Pa
     again = as_user("llmb-install", "remove", "llama3.1", "--yes", "--install", others)
     assert again.returncode == 0, again.stderr
     assert not (others / "datasets" / "team" / "model").exists()
+
+
+def test_a_repair_by_another_user_is_left_to_the_owner(
+    as_user: User, cluster: Callable[..., Path]
+) -> None:
+    folder = cluster("local", "cpu")
+    done = record.FinishedStep(
+        digest="x", facts={"folder": ".small.1"}, workloads=("pretrain_nemotron4",)
+    )
+    (folder / ".llmb").mkdir(exist_ok=True)
+    record.save(folder, record.InstallRecord(steps={"venv small": done}))
+    by_owner = "--yes (as its owner: you may not write there)"
+    for word in ("verify", "status"):
+        found = as_user("llmb-install", word, "--install", folder).stderr
+        assert "--repair" in found
+        assert by_owner not in found
+    folder.chmod(0o555)
+    try:
+        for word in ("verify", "status"):
+            found = as_user("llmb-install", word, "--install", folder).stderr
+            assert by_owner in found
+    finally:
+        folder.chmod(0o755)

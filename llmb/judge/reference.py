@@ -73,12 +73,14 @@ def same_window(window: Window | None, steps: int | None, figure: Figure, first:
     return window is not None and window == figure.window.of(steps or figure.steps, first)
 
 
-# What a run derives from its step time: a constant divided by it.
-_BY_TIME = (
+# A constant divided by the step time, or by the energy of a step.
+_RATES = (
     metrics.TOKENS_PER_SECOND,
     metrics.TOKENS_PER_SECOND_PER_GPU,
     metrics.MODEL_TFLOPS_PER_GPU,
+    metrics.TFLOPS_PER_GPU,
     metrics.MFU,
+    metrics.TOKENS_PER_JOULE,
 )
 
 
@@ -96,9 +98,9 @@ def pooled(results: Iterable[Result], metric: str | None = None) -> Spread | Non
 def pool(values: Sequence[float], metric: str) -> Spread:
     """Pool the values (1 or more) of ``metric`` in several runs.
 
-    Rates of training are pooled at the mean step time: by their harmonic mean.
+    Rates of training are pooled at the mean step time or energy: by their harmonic mean.
     """
-    if metric not in _BY_TIME or not all(values):
+    if metric not in _RATES or not all(values):
         return spread(values)
     times = spread([1 / value for value in values])
     return Spread(1 / times.mean, times.deviation / times.mean**2, times.n)

@@ -40,9 +40,12 @@ _UNITS: Mapping[str, tuple[str, float]] = {
     "c": ("celsius", 1.0),
 }
 _RESERVED = ("ratio", "verdict", "runs", "run_timestamp", "node")
-#: Rates at a step time. Of repeats they are those at the mean step time, as in llmb's own results:
+#: Rates at a step time or energy. Of repeats they are those at its mean, as in llmb's own results:
 #: a mean of rates would give fast runs too much weight.
-_RATES = ("tokens_per_second", "tokens_per_second_per_gpu", "model_tflops_per_gpu", "mfu")
+_RATES = (
+    *("tokens_per_second", "tokens_per_second_per_gpu", "model_tflops_per_gpu"),
+    *("tflops_per_gpu", "mfu", "tokens_per_joule"),
+)
 _SHARE = "throttle"  # a mapping from reasons to shares
 
 

@@ -15,6 +15,7 @@ from llmb.errors import LlmbError
 from llmb.judge.compare import judged_against, to_data, with_measured
 from llmb.judge.judge import judge
 from llmb.judge.per_metric import only_by
+from llmb.judge.reference import pool
 from llmb.judge.steps import step_notes
 from llmb.judge.value import FAIL, INVALID, NO_REFERENCE, PASS, WARN
 from llmb.judge.verdict_causes import with_causes
@@ -436,3 +437,11 @@ def test_the_warm_up_is_the_first_step_of_a_training_in_the_numbers_of_its_log()
         assert got.verdict.word == words
     (got,) = judge([short(result("a", (BUSBW, 481.0)), Window(0, 0), 1)], FIGURES[:1])
     assert got.verdict.word == PASS
+
+
+def test_rates_of_repeats_are_pooled_at_the_mean_of_what_they_are_divided_by() -> None:
+    """2 s and 4 s for 1,200: 2,400 in 6 s. A bandwidth is no rate of steps."""
+    for name in ("tokens_per_second", "tflops_per_gpu", "mfu", "tokens_per_joule"):
+        assert pool([600.0, 300.0], name).mean == pytest.approx(400.0), name
+    for name in ("busbw", "step_time", "watts_per_gpu", "joules_per_step"):
+        assert pool([600.0, 300.0], name).mean == 450.0, name

@@ -86,6 +86,8 @@ def test_rates_of_repeats_are_those_at_their_mean_step_time(make_row: Callable[.
             "step_time": (seconds, "s"),
             "tokens_per_second": (800 / seconds, "tokens/s"),
             "mfu": (0.8 / seconds, "fraction"),
+            "tflops_per_gpu": (800 / seconds, "TFLOPS/GPU"),
+            "tokens_per_joule": (8 / seconds, "tokens/J"),  # the energy grows with the time
             "busbw": (80 / seconds, "GB/s"),
         }
         metrics = {name: {"mean": mean, "unit": unit} for name, (mean, unit) in means.items()}
@@ -95,6 +97,8 @@ def test_rates_of_repeats_are_those_at_their_mean_step_time(make_row: Callable[.
     assert value(samples, "llmb_step_time_seconds", experiment="e") == 5.0
     assert value(samples, "llmb_tokens_per_second", experiment="e") == pytest.approx(160.0)
     assert value(samples, "llmb_mfu_ratio", experiment="e") == pytest.approx(0.16)
+    assert value(samples, "llmb_tflops_per_gpu", experiment="e") == pytest.approx(160.0)
+    assert value(samples, "llmb_tokens_per_joule", experiment="e") == pytest.approx(1.6)
     assert value(samples, "llmb_busbw_bytes_per_second", experiment="e") == pytest.approx(25e9)
     one, none = row("a", 2.0), row("b", 8.0)
     none["metrics"]["mfu"]["mean"] = 0.0

@@ -185,11 +185,11 @@ MAXTEXT = ParseSpec(
 TITAN = ParseSpec(
     needle="tps: ",
     iteration=r"step:\s{0,20}(?P<i>\d{1,12})\s",
-    keys={"tflops": "tflops", "loss": "loss", "tokens_rate": "tps"},
+    keys={"tflops": "tflops", "loss": "loss", "grad_norm": "grad_norm", "tokens_rate": "tps"},
     first_iteration=1,
 )
 # Older releases call it words per second.
-OLD_TITAN = replace(TITAN, needle="wps: ", keys={"loss": "loss", "tokens_rate": "wps"})
+OLD_TITAN = replace(TITAN, needle="wps: ", keys={**TITAN.keys, "tokens_rate": "wps"})
 
 
 Keys = tuple[tuple[bytes, ...], float]

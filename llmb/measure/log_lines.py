@@ -499,6 +499,7 @@ def _is_needed(name: str, form: Format) -> bool:
 
 
 SUMMARY = needle("train_samples_per_second", b"'")
+GRADIENT = needle("'grad_norm': ")
 _MOST_STEPS = 1e12
 
 
@@ -537,15 +538,23 @@ def read_summary(line: Line) -> tuple[Step, int | None] | None:
     return step, batch if exact else None
 
 
+def is_nan_gradient(line: Line) -> bool:
+    """Return True if the norm that follows GRADIENT is not a number.
+
+    The Trainer replaces such losses by the mean of others, and does not replace norms.
+    """
+    return re.match(rb"'?nan\b", line.after[len(GRADIENT.text) :]) is not None
+
+
 def _summary_value(text: bytes, key: str) -> float | None:
-    """Return the number after ``'key':``, quoted or not.
+    """Return the number after ``'key':``, in quotes or not.
 
     Something must follow it, since the line may be cut.
     """
     match = re.search(
         rb"'"
         + key.encode()
-        + rb"':\s{0,9}'?(\d{1,15}(?:\.\d{1,20})?(?:[eE][-+]?\d{1,3})?)'?\s{0,9}[,}]",
+        + rb"':\s{0,9}('?)(\d{1,15}(?:\.\d{1,20})?(?:[eE][-+]?\d{1,3})?|nan|inf)\1\s{0,9}[,}]",
         text,
     )
-    return float(match[1]) if match else None
+    return float(match[2]) if match else None

@@ -62,6 +62,7 @@ class ReadState:
     rank: int | None = None  #: the rank that printed the attempt's first step
     epoch: int | None = None  #: of the last step
     before: int = 0  #: steps in the epochs before this one
+    nan_gradient: bool = False  #: in a line of a program that logs no times of steps
 
 
 class Collector:
@@ -72,7 +73,7 @@ class Collector:
         self.formats = formats_of(spec)
         self.step_texts = {form.needle.text for form in self.formats}
         summary = (
-            (log_lines.SUMMARY, mlperf.EVENT, nccl_tests.TABLE, *_HEADING)
+            (log_lines.SUMMARY, log_lines.GRADIENT, mlperf.EVENT, nccl_tests.TABLE, *_HEADING)
             if len(self.formats) > 1
             else ()
         )
@@ -96,6 +97,7 @@ class Collector:
         self.opening, self.loads, self.from_list = state.opening, [*state.loads], state.from_list
         self.unnumbered, self.rank = [*state.unnumbered], state.rank
         self.epoch, self.before = state.epoch, state.before
+        self.nan_gradient = state.nan_gradient
         self.links_read = 0
         #: The first line with a plugin's needle that is no step.
         self.unread: tuple[Line, Format] | None = None
@@ -114,6 +116,7 @@ class Collector:
             rank=self.rank,
             epoch=self.epoch,
             before=self.before,
+            nan_gradient=self.nan_gradient,
         )
 
     def samples(self) -> Samples:
@@ -176,6 +179,8 @@ class Collector:
             log_conditions.add_megatron_checkpoint(self.checkpoints, self.loads, text, line)
         elif text == log_lines.SUMMARY.text:
             self._add_summary(log_lines.read_summary(line), hit.offset - len(line.before))
+        elif text == log_lines.GRADIENT.text:
+            self.nan_gradient = self.nan_gradient or log_lines.is_nan_gradient(line)
         elif text == nccl_tests.TABLE.text and text not in line.before:
             self.nccl_table = nccl_tests.table_at(hit)
         elif text in _HEADING_TEXTS:
@@ -305,6 +310,8 @@ class Collector:
         self._begin(at)
         self._take_opening()
         step, self.gbs = summary
+        if self.nan_gradient:
+            step = replace(step, grad_norm=math.nan)
         self.steps, self.last, self.first = [step], step.iteration, 0
         self.framework, self.ended = TRAINER_NAME, True
 

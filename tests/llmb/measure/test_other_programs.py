@@ -17,6 +17,8 @@ from llmb.contract.window import LAST, Window
 from llmb.judge.judge import judge
 from llmb.judge.value import INVALID, NO_REFERENCE
 from llmb.measure.describe_log import describe_log
+from llmb.measure.facts import GRADIENT_NAN
+from llmb.measure.log_reader import read_on
 from llmb.measure.log_result import result_of_log
 from llmb.measure.reader import LogReader
 from llmb.measure.result import Result
@@ -419,6 +421,60 @@ def test_the_step_time_of_torchtitan_follows_from_its_tokens(
         8192,
         "torchtitan",
     )
+
+
+def test_a_gradient_of_torchtitan_that_is_no_number_is_invalid(tmp_path: Path) -> None:
+    line = (
+        "step: {:2}  loss: 10.1  grad_norm: {}  memory: 40.0GiB(50.5%)  tps: 6,068"
+        "  tflops: 412.99  mfu: 41.76%\n"
+    )
+    lines = [line.format(n, "1.0042") for n in range(1, 51)]
+    assert read(tmp_path, "".join(lines)).metrics.invalid == ()
+    lines[19] = line.format(20, "nan")
+    assert read(tmp_path, "".join(lines)).metrics.invalid == (GRADIENT_NAN,)
+
+
+@pytest.mark.parametrize(
+    ("step", "last", "invalid"),
+    [
+        ("{'loss': nan, 'grad_norm': nan, 'epoch': 0.5}", "'train_loss': nan", True),
+        # the Trainer replaces such a loss by the mean of the others
+        ("{'loss': 2.9, 'grad_norm': nan, 'epoch': 0.5}", "'train_loss': 2.9", True),
+        ("{'loss': '2.9', 'grad_norm': 'nan', 'epoch': '0.5'}", "'train_loss': '2.9'", True),
+        ("{'loss': 2.9, 'grad_norm': 1.5, 'epoch': 0.5}", "'train_loss': 2.9", False),
+        ("{'loss': 2.9, 'epoch': 0.5}", "'train_loss': inf", True),
+    ],
+)
+@pytest.mark.parametrize("good_before", [False, True])
+def test_a_training_of_the_trainer_that_is_no_number_is_invalid(
+    tmp_path: Path, step: str, last: str, invalid: bool, good_before: bool
+) -> None:
+    good = "{'loss': 3.1, 'grad_norm': 2.5, 'epoch': 0.1}\n" if good_before else ""
+    after = "{'loss': 2.8, 'grad_norm': 1.4, 'epoch': 0.9}\n"
+    summary = (
+        "{'train_runtime': 135.0, 'train_samples_per_second': 23.7,"
+        f" 'train_steps_per_second': 0.3704, {last}}}\n"
+    )
+    got = read(tmp_path, f"{good}{step}\n{after}{summary}")
+    assert got.metrics.step_time == pytest.approx(2.7, rel=1e-3)
+    assert bool(got.metrics.invalid) is invalid
+    path = tmp_path / "growing.out"
+    path.write_text(f"{good}{step}\n")
+    _, state = read_on(path)
+    path.write_text(f"{good}{step}\n{after}{summary}")
+    assert read_on(path, state=state).samples.has_nan_gradient is (
+        "'grad_norm': nan" in step or "'grad_norm': 'nan'" in step
+    )
+
+
+def test_a_time_of_the_trainer_in_groups_of_digits_is_not_read(tmp_path: Path) -> None:
+    log = (
+        "{'train_runtime': '1,110.6', 'train_samples_per_second': 28.93,"
+        " 'train_steps_per_second': 1.808, 'train_loss': 1.0, 'epoch': 1.0}\n"
+    )
+    assert read(tmp_path, log).metrics.step_time is None
+    plain = log.replace("'1,110.6'", "'1110.6'")
+    assert read(tmp_path, plain).metrics.steps == 2008
 
 
 @pytest.mark.parametrize(

@@ -27,9 +27,9 @@ _TIMES |= {
 _PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
 _BYTES, _BITS, _RATE, _OPERATIONS, _TIME = "bytes", "bits", "/s", "operations/s", "time"
-_WORD = re.compile(
-    rb" {0,2}([A-Za-z%\xc2\xb5\xce\xbc][A-Za-z/%\xc2\xb5\xce\xbc]{0,11})(?![\w=:(/-])"
-)
+_LETTERS = rb"[A-Za-z%\xc2\xb5\xce\xbc][A-Za-z/%\xc2\xb5\xce\xbc]{0,11}"
+# 480.2 MB/s, 480.2 [MB/s], 35.1(ms)
+_WORD = re.compile(rb" {0,2}(?:(" + _LETTERS + rb")(?![\w=:(/-])|[\[(](" + _LETTERS + rb")[\])])")
 _STATISTICS = re.compile(rb"\b(?:max|avg|mean|median)\b", re.IGNORECASE)
 
 
@@ -72,7 +72,7 @@ def unit_after(text: bytes, at: int) -> str | None:
     ``min`` is the minimum, not minutes, if the text has a maximum or a mean too.
     """
     match = _WORD.match(text, at)
-    word = match[1].decode("utf-8", "replace") if match is not None else ""
+    word = match[match.lastindex or 0].decode("utf-8", "replace") if match is not None else ""
     return word if word in KNOWN and not (word == "min" and _STATISTICS.search(text)) else None
 
 

@@ -39,6 +39,13 @@ def with_event(run: MlPerf | None, line: Line) -> MlPerf | None:
         return run
     run, time, value = run or MlPerf(), _number(event.get("time_ms")), event.get("value")
     metadata = event.get("metadata") if isinstance(event.get("metadata"), dict) else {}
+    if (
+        key == "init_start"
+        and time is not None
+        and not run.status
+        and time > (run.start_ms or time)
+    ):
+        return MlPerf()  # a further attempt: the one before was killed
     if key == "run_start" and time is not None and (not run.status or time > (run.stop_ms or 0)):
         begun = run.start_ms is not None and not run.status
         return run if begun else MlPerf(start_ms=time, benchmark=run.benchmark)

@@ -160,6 +160,8 @@ def _notes(samples: Samples, metrics: Metrics, spec: ParseSpec) -> Iterator[str]
         yield "the mean of the whole run, including its start: the log has no times of single steps"
     elif samples.steps and samples.last is None:
         yield "the log does not say how many steps were planned"
+    if samples.mlperf is not None and samples.mlperf.status and samples.mlperf.seconds is None:
+        yield "no time to train: MLPerf's run_stop is not after its run_start"
     yield from _sparse(samples, metrics)
     for name in spec.metrics:
         if metrics.window is not None and name not in metrics.measured:

@@ -55,6 +55,33 @@ def test_a_run_that_reached_its_target(tmp_path: Path) -> None:
     assert got.metrics.mean("samples_per_second") == pytest.approx(2320253 / 462.76)
 
 
+def test_the_time_of_a_run_that_began_again_is_that_of_its_last_attempt(tmp_path: Path) -> None:
+    killed = event("init_start", 1744838000000) + event("run_start", 1744838100000)
+    again = event("init_start", 1744838701000) + run(rates=(5.0, 7.0, 6.0))
+    got = read(
+        tmp_path, killed + event("tracked_stats", 1744838200000, '{"throughput": 9}') + again
+    )
+    assert got.metrics.mean("time_to_train") == pytest.approx(462.760)
+    assert got.metrics.mean("samples_per_second") == 6.0
+    ended = read(tmp_path, run() + event("init_start", 1744839180999))
+    assert ended.metrics.mean("time_to_train") == pytest.approx(462.760)
+
+
+def test_a_rank_that_begins_late_changes_nothing(tmp_path: Path) -> None:
+    late = event("init_start", 1744838711000, prefix="1: ")
+    start = event("run_start", 1744838717800)
+    got = read(tmp_path, run().replace(start, start + late))
+    assert got.metrics.mean("time_to_train") == pytest.approx(462.760)
+
+
+def test_a_clock_that_was_set_back_is_named(tmp_path: Path) -> None:
+    got = read(tmp_path, run().replace("1744839180560", "1744838700000"))
+    assert (got.metrics.mean("time_to_train"), got.reason) == (
+        None,
+        "no time to train: MLPerf's run_stop is not after its run_start",
+    )
+
+
 def test_the_throughput_is_what_was_logged_while_it_ran(tmp_path: Path) -> None:
     got = read(tmp_path, run(rates=(5.0, 7.0, 6.0)))
     assert got.metrics.mean("samples_per_second") == 6.0

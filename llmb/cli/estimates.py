@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from llmb.cli.context import CliContext
 from llmb.contract.job import Job
 from llmb.contract.state import COMPLETED
-from llmb.plan.estimate import Alike, JobEstimate, alike, estimate_job
+from llmb.plan.estimate import Alike, JobEstimate, alike, estimate_job, occupied_gpus
 from llmb.plan.repeats import once_for_repeats
 from llmb.run import store
 
@@ -14,9 +14,12 @@ from llmb.run import store
 def estimates_of(context: CliContext, jobs: Sequence[Job]) -> list[JobEstimate]:
     """Estimate each job from past runs here, published step times, or its time limit."""
     past = _past(context, jobs)
-    return once_for_repeats(
-        lambda job: estimate_job(job, past, lambda key: context.figures([key])), jobs
-    )
+
+    def estimate(job: Job) -> JobEstimate:
+        gpus = occupied_gpus(job, context.config)
+        return estimate_job(job, gpus, past, lambda key: context.figures([key]))
+
+    return once_for_repeats(estimate, jobs)
 
 
 def _past(context: CliContext, jobs: Sequence[Job]) -> dict[Alike, float]:

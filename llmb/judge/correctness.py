@@ -156,7 +156,8 @@ def _judge_loss(
     if not compared:
         return None, f"the log has the loss at too few iterations that {name} has"
     result, worst = max(
-        compared, key=lambda pair: (any(pair[1].faults), abs(pair[1].final), pair[1].largest)
+        sorted(compared, key=lambda pair: pair[0].identity.name),  # of equal ones the same always
+        key=lambda pair: (any(pair[1].faults), abs(pair[1].final), pair[1].largest),
     )
     faults = list(worst.faults)
     of_run = f" of {result.identity.name}" if len(pool) > 1 else ""

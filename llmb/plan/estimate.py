@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from llmb.contract.job import Job
+from llmb.contract.schema import ClusterConfig
 from llmb.core.names import listed
 from llmb.core.values import dataclass
 from llmb.plan.find_reference import find_reference
@@ -28,6 +29,8 @@ class JobEstimate:
     """The GPU-hours of one job, and what they follow from."""
 
     gpu_hours: float
+    #: The GPU-hours by its time limit.
+    most: float
     #: How long the job runs.
     seconds: float
     #: ``past``: past runs of the same experiment on this install. ``published``: a published step
@@ -54,21 +57,36 @@ class TotalEstimate:
     releases: tuple[str, ...] = ()
 
 
+def occupied_gpus(job: Job, config: ClusterConfig) -> int:
+    """Return the GPUs that nobody else can use while the job runs.
+
+    Slurm gives it whole nodes, also if it uses fewer of their GPUs.
+    """
+    if not config.traits.sbatch_options:
+        return job.scale
+    return max(job.scale, job.nodes * config.gpu(job.gpu_type).gpus_per_node)
+
+
 def estimate_job(
-    job: Job, past: Mapping[Alike, float], figures: Callable[[str], Sequence[Figure]]
+    job: Job, gpus: int, past: Mapping[Alike, float], figures: Callable[[str], Sequence[Figure]]
 ) -> JobEstimate:
     """Return the estimate of one job from ``past`` runs or the ``figures`` of its workload.
 
-    ``past`` has seconds by ``alike``. The estimate may be longer than the job's time limit:
-    ``limit_warnings`` names such jobs.
+    ``gpus``: ``occupied_gpus``. ``past`` has seconds by ``alike``. The estimate may be longer than
+    the job's time limit: ``limit_warnings`` names such jobs.
     """
     source, release, seconds = PAST, None, past.get(alike(job))
     if seconds is None:
         figure, seconds = _published(job, figures)
         source, release = (LIMIT, None) if figure is None else (PUBLISHED, figure.release)
     seconds = job.time_limit if seconds is None else seconds
-    hours = job.scale * seconds / 3600
-    return JobEstimate(gpu_hours=hours, seconds=seconds, how=source, release=release)
+    return JobEstimate(
+        gpu_hours=gpus * seconds / 3600,
+        most=gpus * job.time_limit / 3600,
+        seconds=seconds,
+        how=source,
+        release=release,
+    )
 
 
 def limit_warnings(jobs: Sequence[Job], estimates: Sequence[JobEstimate]) -> Iterator[str]:
@@ -86,13 +104,13 @@ def limit_warnings(jobs: Sequence[Job], estimates: Sequence[JobEstimate]) -> Ite
         )
 
 
-def total(jobs: Sequence[Job], estimates: Sequence[JobEstimate]) -> TotalEstimate:
+def total(estimates: Sequence[JobEstimate]) -> TotalEstimate:
     counts: dict[How, int] = {PAST: 0, PUBLISHED: 0, LIMIT: 0}
     for job_estimate in estimates:
         counts[job_estimate.how] += 1
     return TotalEstimate(
         gpu_hours=sum(job_estimate.gpu_hours for job_estimate in estimates),
-        most=sum(job.scale * job.time_limit for job in jobs) / 3600,
+        most=sum(job_estimate.most for job_estimate in estimates),
         releases=tuple(
             sorted(
                 {

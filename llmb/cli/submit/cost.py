@@ -13,14 +13,15 @@ from llmb.plan.budget import parse_budget, pick
 from llmb.plan.estimate import LIMIT, JobEstimate, hours_in_words
 from llmb.run.prepare import Prepared
 
-ESTIMATE_FIELDS = ("gpu_hours", "from", "release")
+ESTIMATE_FIELDS = ("gpu_hours", "most_gpu_hours", "from", "release")
 BUDGET_FIELDS = ("gpu_hours", "used", "skipped")
 SKIPPED_FIELDS = ("experiment_name", "repeat", *ESTIMATE_FIELDS)
 _NAMED = 8  # skipped experiments that are named
 
 
 def estimate_data(estimate: JobEstimate) -> dict[str, Any]:
-    return {"gpu_hours": estimate.gpu_hours, "from": estimate.how, "release": estimate.release}
+    values = estimate.gpu_hours, estimate.most, estimate.how, estimate.release
+    return dict(zip(ESTIMATE_FIELDS, values, strict=True))
 
 
 def within(

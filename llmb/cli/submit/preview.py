@@ -393,7 +393,7 @@ def _totals(context: CliContext, items: Sequence[Prepared]) -> None:
         return
     jobs = [item.job for item in items]
     unit = processor(job.gpu_type for job in jobs)
-    totals = describe(total(jobs, estimates_of(context, jobs)), unit)
+    totals = describe(total(estimates_of(context, jobs)), unit)
     say(f"{len(jobs)} job{'s' if len(jobs) != 1 else ''}, {totals}")
     if disk := sum(item.launch.disk_gb for item in items if item.launch is not None):
         say(

@@ -385,15 +385,9 @@ def _with_cost(row: RowCost, job: Mapping[str, Any]) -> RowCost:
     return replace(
         row,
         gpu_hours=float(estimate["gpu_hours"]) * row.jobs,
-        most_gpu_hours=job["scale"] * hours_of(job["time_limit"]) * row.jobs,
+        most_gpu_hours=float(estimate["most_gpu_hours"]) * row.jobs,
         source=estimate["from"],
     )
-
-
-def hours_of(limit: str) -> float:
-    """Return the hours of a time limit, ``HH:MM:SS``."""
-    hours, minutes, seconds = map(int, limit.split(":"))
-    return hours + minutes / 60 + seconds / 3600
 
 
 def _dry_run(

@@ -492,7 +492,7 @@ JOB = Job(
 def estimate(
     jobs: Sequence[Job], past: Mapping[Alike, float], figures: Callable[[str], Sequence[Figure]]
 ) -> TotalEstimate:
-    return total(jobs, [estimate_job(job, past, figures) for job in jobs])
+    return total([estimate_job(job, job.scale, past, figures) for job in jobs])
 
 
 def test_gpu_hours_by_past_runs_then_published_times_then_limits(wording: Wording) -> None:
@@ -522,7 +522,7 @@ def test_an_estimate_near_the_limit_is_a_warning(wording: Wording) -> None:
     unknown = replace(JOB, experiment_name="unknown", dtype="fp8")
     jobs = [half, tight, replace(tight, repeat=2), unknown, JOB]
     past = {alike(JOB): 2000.0}
-    estimates = [estimate_job(job, past, lambda key: [FIGURE]) for job in jobs]
+    estimates = [estimate_job(job, job.scale, past, lambda key: [FIGURE]) for job in jobs]
     first, second = limit_warnings(jobs, estimates)
     assert first.startswith("tight takes about 17 minutes by the figure of")
     assert second.startswith(f"{JOB.experiment_name} takes about 33 minutes by past runs")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loss and memory beside speed: a fast run with a wrong loss or other memory is not a PASS."""
 
+import itertools
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -200,6 +201,12 @@ def test_the_worst_of_repeats_decides(wording: Wording) -> None:
     row = compared([run("a"), run("c", scaled(1.5))], [run("b"), run("d")])
     assert row.verdict == FAIL
     wording("compare", str(row.verdict_reason))
+
+
+def test_the_order_of_equal_repeats_changes_no_reason() -> None:
+    repeats = [run(name) for name in ("c", "a", "e")]
+    rows = [compared(list(order), [run("b")]) for order in itertools.permutations(repeats)]
+    assert len({str(row.metrics["loss"].reason) for row in rows}) == 1
 
 
 def test_a_judged_result_has_the_reason() -> None:

@@ -245,12 +245,12 @@ def test_a_name_that_no_file_could_have_is_refused(workloads: dict[str, Workload
 
 def test_estimates_without_step_times(workloads: dict[str, Workload]) -> None:
     jobs = plan_of(workloads, replace(REQUEST, repeats=3)).jobs
-    first = total(jobs, [estimate_job(job, {}, lambda key: ()) for job in jobs])
+    first = total([estimate_job(job, job.scale, {}, lambda key: ()) for job in jobs])
     assert (first.limit, first.published) == (3, 0)
     assert first.gpu_hours == pytest.approx(3 * 8 * 600 / 3600)
     assert describe(first, "GPU") == "at most 4.0 GPU-hours by their time limits"
     past = {alike(jobs[0]): 60.0}
-    later = total(jobs, [estimate_job(job, past, lambda key: ()) for job in jobs])
+    later = total([estimate_job(job, job.scale, past, lambda key: ()) for job in jobs])
     assert later.past == 3
     assert later.gpu_hours == pytest.approx(3 * 8 * 60 / 3600)
 

@@ -199,6 +199,34 @@ def dry(llmb_here: Command) -> Callable[..., list[dict[str, Any]]]:
 Dry = Callable[..., list[dict[str, Any]]]
 
 
+@pytest.mark.parametrize(
+    ("cluster_type", "keys", "arguments", "gpus"),
+    [
+        ("slurm", {}, ("-w", "microbench_gemm", "--scale", "1"), 8),
+        ("slurm", {}, ("-w", "microbench_gemm", "--scale", "8"), 8),
+        ("slurm", {}, ("-w", "nemotron4_15b", "--scale", "16", "--gpus-per-node", "4"), 32),
+        ("runai", {"runai": RUNAI}, ("-w", "microbench_gemm", "--scale", "1"), 1),
+        ("local", {}, ("-w", "microbench_gemm", "--scale", "1"), 1),
+    ],
+)
+def test_gpu_hours_are_of_the_nodes_that_slurm_gives_to_the_job_alone(
+    cluster_type: str,
+    keys: dict[str, Any],
+    arguments: tuple[str, ...],
+    gpus: int,
+    cluster: Cluster,
+    dry: Dry,
+) -> None:
+    install = cluster(cluster_type, "h100", **keys)
+    (job,) = dry(
+        *("submit", *arguments, "--dtype", "bf16", "--time-limit", "00:30:00"),
+        *("--install", install),
+    )
+    assert job["estimate"]["most_gpu_hours"] == pytest.approx(gpus / 2)
+    if job["estimate"]["from"] == "limit":
+        assert job["estimate"]["gpu_hours"] == pytest.approx(gpus / 2)
+
+
 @pytest.mark.parametrize("row", PUBLISHED)
 @pytest.mark.parametrize(
     ("cluster_type", "keys", "image"),
@@ -229,7 +257,9 @@ def test_a_job_of_each_workload_on_h100(
     assert list(job) == [*FIELDS, "framework"]
     assert job.pop("framework") == "nemo"
     assert job.pop("script") is None or isinstance(job, dict)
-    assert set(job.pop("estimate")) == {"gpu_hours", "from", "release"}
+    assert set(job.pop("estimate")) == {
+        *("gpu_hours", "most_gpu_hours", "from", "release")
+    }
     assert job == {
         "workload": workload,
         "model_size": size,

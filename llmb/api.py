@@ -99,6 +99,7 @@ if TYPE_CHECKING:
     from llmb.core.names import suggest as suggest
     from llmb.core.secrets import SECRETS_FILE as SECRETS_FILE, is_secret_name as is_secret_name
     from llmb.core.tables import Column as Column
+    from llmb.core.units import base_unit as base_unit
     from llmb.errors import (
         Fault as Fault,
         KeyFaultError as KeyFaultError,

@@ -66,6 +66,20 @@ def factor_between(unit: str, target: str) -> float | None:
     return factor / divisor if kind and kind == target_kind else None
 
 
+_BASES = {_TIME: "s", _BYTES: "B", _BITS: "b", _OPERATIONS: "FLOP/s"}
+_BASES |= {kind + _RATE: f"{_BASES[kind]}/s" for kind in (_BYTES, _BITS)}
+
+
+def base_unit(unit: str) -> tuple[str, float] | None:
+    """Return the base unit of a unit, and the factor to it: ``kB/s`` is 1000 ``B/s``.
+
+    Base units are s, B (bytes), b (bits), B/s, b/s and FLOP/s. None for a unit that llmb does not
+    know.
+    """
+    kind, factor = KNOWN.get(unit, ("", 1.0))
+    return (_BASES[kind], factor) if kind else None
+
+
 def unit_after(text: bytes, at: int) -> str | None:
     """Return the known unit directly after a number that ends at ``at`` of ``text``, or None.
 

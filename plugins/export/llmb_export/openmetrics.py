@@ -10,35 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf, isfinite
 from statistics import fmean, harmonic_mean
 from typing import Any
 
+from llmb_export.names_of_units import UNITS_OF_FIELDS, name_and_factor
 from llmb_export.results import VERDICTS, Results, Row, ratio_of
 
 Labels = tuple[tuple[str, str], ...]
 
-#: The unit of a metric's name, and the factor to it, for each unit of a result. Base units, as
-#: Prometheus recommends, but for TFLOPS, which people compare with published figures.
-_UNITS: Mapping[str, tuple[str, float]] = {
-    "s": ("seconds", 1.0),
-    "ms": ("seconds", 1e-3),
-    "us": ("seconds", 1e-6),
-    "MB/s": ("bytes_per_second", 1e6),
-    "GB/s": ("bytes_per_second", 1e9),
-    "GB": ("bytes", 1e9),
-    "%": ("ratio", 1e-2),
-    "fraction": ("ratio", 1.0),
-    "TFLOPS/GPU": ("tflops_per_gpu", 1.0),
-    "TFLOPS": ("tflops", 1.0),
-    "GFLOPS": ("tflops", 1e-3),
-    "J/GPU": ("joules_per_gpu", 1.0),
-    "W/GPU": ("watts_per_gpu", 1.0),
-    "tokens/J": ("tokens_per_joule", 1.0),
-    "mhz": ("hertz", 1e6),
-    "w": ("watts", 1.0),
-    "j": ("joules", 1.0),
-    "c": ("celsius", 1.0),
-}
 _RESERVED = ("ratio", "verdict", "runs", "run_timestamp", "node")
 #: Rates at a step time or energy. Of repeats they are those at its mean, as in llmb's own results:
 #: a mean of rates would give fast runs too much weight.
@@ -46,6 +26,8 @@ _RATES = (
     *("tokens_per_second", "tokens_per_second_per_gpu", "model_tflops_per_gpu"),
     *("tflops_per_gpu", "mfu", "tokens_per_joule"),
 )
+#: llmb's own metrics whose names say their units otherwise.
+_OWN = {"joules_per_step": "J/GPU"}
 _SHARE = "throttle"  # a mapping from reasons to shares
 
 
@@ -138,8 +120,9 @@ def _add_nodes(families: _Families, row: Row, labels: Labels) -> None:
                 )
                 continue
             stem, _, unit = field_name.rpartition("_")
-            if unit not in _UNITS:
+            if unit not in UNITS_OF_FIELDS:
                 stem, unit = field_name, "s" if field_name == "seconds" else ""
+            unit = UNITS_OF_FIELDS.get(unit, unit)
             stem = "sampled" if stem == "seconds" else stem
             text = f"{' '.join(path)} of a node's GPUs, sampled in a run."
             _add(families, "_".join(["node", stem, *below]), unit, text, labels_of_node, value)
@@ -160,15 +143,23 @@ def _add(
     unit: str,
     text: str,
     labels: Labels,
-    value: float,
+    value: float | None,
     *,
     is_rate: bool = False,
 ) -> None:
-    suffix, factor = _UNITS.get(unit, (_word(unit.replace("/", "_per_")), 1.0))
+    if value is None:  # JSON has no number for nan and inf
+        return
+    suffix, factor = name_and_factor(unit)
     name = f"llmb_{_word(stem)}"
-    if suffix and not name.endswith(f"_{suffix}") and suffix.split("_")[0] not in name.split("_"):
+    if suffix and not _says(name, suffix) and _OWN.get(stem) != unit:
         name = f"{name}_{suffix}"
     families.add(name, text, labels, value * factor, suffix, is_rate=is_rate)
+
+
+def _says(name: str, suffix: str) -> bool:
+    """Return True if the unit ``suffix`` is in the name as a whole, as in tokens_per_second."""
+    words = f"_{suffix}_"
+    return any(own in f"{name}_" for own in (words, words.replace("_per_s_", "_per_second_")))
 
 
 def _word(text: str) -> str:
@@ -182,7 +173,7 @@ def _lines(name: str, family: _Family) -> Iterator[str]:
         yield f"# UNIT {name} {family.unit}"
     for labels, values in family.samples.items():
         pairs = ",".join(f'{key}="{_escaped(value)}"' for key, value in labels)
-        yield f"{name}{{{pairs}}} {_reduced(name, family, values)!r}"
+        yield f"{name}{{{pairs}}} {_number(_reduced(name, family, values))}"
 
 
 def _reduced(name: str, family: _Family, values: Sequence[float]) -> float:
@@ -191,12 +182,20 @@ def _reduced(name: str, family: _Family, values: Sequence[float]) -> float:
         return sum(values)
     if name == "llmb_run_timestamp_seconds":
         return max(values)
+    if not all(map(isfinite, values)):
+        return sum(values) / len(values)
     if family.is_rate and min(values) > 0:
         return harmonic_mean(values)
     return fmean(values)
 
 
+def _number(value: float) -> str:
+    """Return a number as OpenMetrics writes it."""
+    if isfinite(value):
+        return repr(value)
+    return {inf: "+Inf", -inf: "-Inf"}.get(value, "NaN")
+
+
 def _escaped(text: str) -> str:
     """Return text as a label's value. Characters without a place in a line are replaced."""
-    text = text.encode("utf-8", "replace").decode("utf-8")
     return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"').replace("\r", " ")

@@ -86,6 +86,7 @@ def summary(results: Results, *, used: int = 0) -> str:
 
 def _row(row: Row) -> str:
     measured, ratio = row["metrics"].get(row["headline"]), ratio_of(row)
+    measured = measured if measured and measured["mean"] is not None else None
     cells = (
         word_of(row),
         row["experiment"],

@@ -59,7 +59,7 @@ class Results:
 def select(context: api.CommandContext, words: Sequence[str]) -> Results:
     """Return the results that ``llmb-run results`` prints with ``words``. Raises LlmbError."""
     code, text = context.call(["results", *words, "--format", "json"])
-    data = json.loads(text)
+    data = _parsed(text)
     return Results(data=data, times=_times_of(context, data["results"]), exit_code=code)
 
 
@@ -68,7 +68,7 @@ def read(text: str, name: str) -> Results:
     from llmb import api
 
     try:
-        data = json.loads(text)
+        data = _parsed(text)
         rows = data["results"]
         outcomes = [outcome_of(row) for row in rows]
     except (ValueError, TypeError, KeyError) as error:
@@ -77,6 +77,23 @@ def read(text: str, name: str) -> Results:
             f"{name} has no results of llmb", hint=hint, code="results-missing", value=name
         ) from error
     return Results(data=data, exit_code=RUN_FAILED if "failed" in outcomes else 0)
+
+
+def _parsed(text: str) -> Any:
+    """Return the data of a JSON text, whose strings other programs can read.
+
+    A name that is not UTF-8 has characters that no encoding has. They become ``\\udcff``, as
+    different names must stay different.
+    """
+    return _encodable(json.loads(text))
+
+
+def _encodable(data: Any) -> Any:
+    if isinstance(data, str):
+        return data.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(data, dict):
+        return {_encodable(key): _encodable(value) for key, value in data.items()}
+    return [_encodable(item) for item in data] if isinstance(data, list) else data
 
 
 def _times_of(context: api.CommandContext, rows: Sequence[Row]) -> dict[str, Times]:
@@ -93,7 +110,7 @@ def _times_of(context: api.CommandContext, rows: Sequence[Row]) -> dict[str, Tim
         return {}
     return {
         run["id"]: Times(submitted=_seconds(run["submitted"]), ran=_duration(run["ran"]))
-        for run in json.loads(text)
+        for run in _parsed(text)
         if run["id"] is not None
     }
 

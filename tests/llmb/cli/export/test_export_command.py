@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 from junitparser import JUnitXml
+from markdown_it import MarkdownIt
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from llmb.judge.export import junit_case
@@ -83,6 +84,29 @@ def test_options_select_as_in_results(night: Any, run: Run) -> None:
     assert json.loads(done.stdout)["results"]["summary"]["tests"] == 3
     assert run("export", "ctrf", "--session", "nope").returncode == 2
     assert run("export", "ctrf", "nope").returncode == 2
+
+
+def test_names_that_are_not_utf8_stay_apart(
+    night: Any, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = json.loads(run("results", "a1", "--format", "json").stdout)
+    (row,) = data["results"]
+    names = ["log-\udcfe", "log-\udcff"]
+    data["results"] = [{**row, "experiment": name, "path": f"{name}.out"} for name in names]
+    path, summary = tmp_path / "results.json", tmp_path / "summary.md"
+    path.write_text(json.dumps(data))
+    done = run("export", "openmetrics", "--from", path)
+    families = {own.name: own for own in text_string_to_metric_families(done.stdout)}  # type: ignore[no-untyped-call]
+    experiments = [own.labels["experiment"] for own in families["llmb_runs"].samples]
+    assert experiments == ["log-\\udcfe", "log-\\udcff"]
+    output = tmp_path / "ctrf.json"
+    assert run("export", "ctrf", "--from", path, "-o", output).returncode == 0
+    tests = json.loads(output.read_text("utf-8"))["results"]["tests"]
+    assert [own["testId"] for own in tests] == experiments
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    assert run("export", "github", "--from", path).returncode == 0
+    html = MarkdownIt("commonmark").enable("table").render(summary.read_text("utf-8"))
+    assert [name for name in experiments if name not in html] == []
 
 
 def test_results_of_a_file_and_of_stdin(night: Any, run: Run, tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ class _Discovery:
     dtypes: set[str] = field(default_factory=set)
     #: The dtypes that are not selected, in order.
     other_dtypes: dict[str, None] = field(default_factory=dict)
+    #: A size was skipped since it has no rows of the selected scaling.
+    lacks_scaling: bool = False
 
     def skip(self, key: str, size: str | None, reason: str) -> None:
         if reason not in self.skipped:
@@ -115,6 +117,15 @@ def _discover_workload(
             continue
         if selection.proxy and name not in proxies:
             continue
+        scaling = "strong" if selection.strong_scaling else "weak"
+        if named and not any(
+            size.scales(rows, dtype, strong=selection.strong_scaling) for dtype in size.dtypes(rows)
+        ):
+            discovery.skip(
+                key, name, f"{key} {name} has no {scaling} scaling on {gpu_type}: skipped"
+            )
+            discovery.lacks_scaling = True
+            continue
         if (size.discover is None or rows in size.discover) or (key, name) in selected:
             filters = replace(selection, supported=False) if (key, name) in selected else selection
             _add_entries(discovery, choice, name, size, rows, filters)
@@ -172,9 +183,12 @@ def _unmatched(
         for key, size in selected
         if (key, size) not in matched | discovery.named
     ]
+    if discovery.lacks_scaling and not discovery.other_dtypes:  # there was no choice of dtypes
+        return reasons
+    what = "strong scaling with dtype" if selection.strong_scaling else "dtype"
     others = f", but {', '.join(discovery.other_dtypes)}" if discovery.other_dtypes else ""
     return reasons + [
-        f"nothing selected on {gpu_type} has dtype {dtype}{others}"
+        f"nothing selected on {gpu_type} has {what} {dtype}{others}"
         for dtype in selection.dtypes
         if dtype not in discovery.dtypes
     ]

@@ -174,6 +174,22 @@ def test_strong_scaling_is_not_discovered(workloads: Workloads) -> None:
     assert len(names) == len(set(names))
 
 
+def test_strong_scaling_that_a_size_lacks_is_the_reason(workloads: Workloads) -> None:
+    for dtypes in ((), ("bf16",)):
+        with pytest.raises(UsageError) as raised:
+            found(
+                workloads,
+                scales=(16, 64),
+                workloads=("nemotron4_15b",),
+                dtypes=dtypes,
+                strong_scaling=True,
+            )
+        reason = "pretrain_nemotron4 15b has no strong scaling on h100: skipped"
+        assert raised.value.message == f"nothing to run: {reason}"
+    with pytest.raises(UsageError, match="has strong scaling with dtype bf16"):
+        found(workloads, min_scale=True, dtypes=("bf16",), strong_scaling=True)
+
+
 def test_what_is_not_installed_is_skipped(
     workloads: Workloads, wording: Callable[..., None]
 ) -> None:

@@ -96,6 +96,7 @@ if TYPE_CHECKING:
     )
     from llmb.contract.state import JobState as JobState
     from llmb.core.addresses import name_fault as name_fault, url_fault as url_fault
+    from llmb.core.digits import in_enough_digits as in_enough_digits
     from llmb.core.names import suggest as suggest
     from llmb.core.secrets import SECRETS_FILE as SECRETS_FILE, is_secret_name as is_secret_name
     from llmb.core.tables import Column as Column

@@ -127,13 +127,16 @@ class Measured:
         )
 
 
-def shown(value: float, unit: str = "") -> str:
-    """Return a value for people, in four digits: ``480.2 GB/s``, ``1,234,567 tokens/s``."""
+def shown(value: float, unit: str = "", more: int = 0) -> str:
+    """Return a value for people, in four digits: ``480.2 GB/s``, ``1,234,567 tokens/s``.
+
+    ``more``: digits beyond these.
+    """
     size = abs(value)
     digits = next(
         (digits for least, digits in ((1000, 0), (100, 1), (10, 2), (1, 3)) if size >= least), None
     )
-    text = f"{value:.4g}" if digits is None else f"{value:,.{digits}f}"
+    text = f"{value:.{4 + more}g}" if digits is None else f"{value:,.{digits + more}f}"
     return f"{text} {unit}" if unit else text
 
 

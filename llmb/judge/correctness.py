@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from llmb.contract.metrics import LOWER, MetricSpec
 from llmb.contract.settings import SPLIT, Settings
+from llmb.core.digits import in_enough_digits
 from llmb.core.values import dataclass
 from llmb.judge.reference import relative
 from llmb.judge.value import FAIL, PASS, SUSPICIOUS, WORST
@@ -66,12 +67,18 @@ class CurveDifference:
         if abs(self.final) > FINAL_TOLERANCE:
             word = "above" if self.final > 0 else "below"
             limit = f"{100 * FINAL_TOLERANCE:g} % allowed"
-            yield f"{_percent(self.final)} {word} at the last iteration {self.last} ({limit})"
+            final, _ = in_enough_digits(abs(self.final), FINAL_TOLERANCE, _percent)
+            yield f"{final} {word} at the last iteration {self.last} ({limit})"
         if self.outliers > MOST_OUTLIERS * self.points:
             share = f"{self.outliers} of {self.points} steps beyond their tolerance"
             yield f"{share}, iteration {self.at} by {_percent(self.largest)}"
         if self.correlation is not None and self.correlation < LEAST_CORRELATION:
-            yield f"correlation {self.correlation:.3f} ({LEAST_CORRELATION:g} needed)"
+            shown, _ = in_enough_digits(
+                self.correlation,
+                LEAST_CORRELATION,
+                lambda value, more: f"{value:.{3 + more}f}",
+            )
+            yield f"correlation {shown} ({LEAST_CORRELATION:g} needed)"
 
 
 def check(pool: Sequence[Result], reference_pool: Sequence[Result], name: str) -> Checks:
@@ -297,5 +304,5 @@ def _peaks(results: Sequence[Result]) -> list[float]:
     return [log.peak_memory_bytes for log in logs if log.peak_memory_bytes and log.device is None]
 
 
-def _percent(fraction: float) -> str:
-    return f"{100 * abs(fraction):.3g} %"
+def _percent(fraction: float, more: int = 0) -> str:
+    return f"{100 * abs(fraction):.{3 + more}g} %"

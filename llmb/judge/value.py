@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 
 from llmb.contract.metrics import USUAL_BOUNDS, Bounds, MetricSpec, shown
+from llmb.core.digits import exact, in_enough_digits
 from llmb.core.values import dataclass
 from llmb.judge.deviation import Estimate, Variance, half_width
 from llmb.judge.reference import pool, relative
@@ -67,7 +68,7 @@ def judge_values(
             reason += f" ({estimate}); {_would_decide(enough, estimate)}"
         elif verdict in (WARN, SUSPICIOUS) and interval[0] <= 1 <= interval[1]:
             reason += f", but its interval contains 1 ({estimate}): chance may explain it"
-    reason = _measured(ratio, interval, counts) + reason
+    reason = _measured(ratio, interval, counts, verdict, metric) + reason
     if (broken := outside_limits(measured.mean, metric)) is not None:
         verdict, reason = FAIL, f"{broken}; {reason}"
     return Judgement(
@@ -94,7 +95,8 @@ def outside_limits(value: float, metric: MetricSpec) -> str | None:
         limit, word = metric.maximum, "above the maximum"
     else:
         return None
-    return f"{metric.name} {shown(value, metric.unit)} is {word} {shown(limit, metric.unit)}"
+    texts = in_enough_digits(value, limit, lambda number, more: shown(number, metric.unit, more))
+    return f"{metric.name} {texts[0]} is {word} {texts[1]}"
 
 
 def ratio_verdict(ratio: float, interval: tuple[float, float] | None, bounds: Bounds) -> str:
@@ -109,22 +111,43 @@ def ratio_verdict(ratio: float, interval: tuple[float, float] | None, bounds: Bo
 
 
 def _reason(verdict: str, bounds: Bounds) -> str:
-    fail, warn, most = bounds.fail_below, bounds.warn_below, bounds.suspicious_above
+    fail, warn, most = map(exact, (bounds.fail_below, bounds.warn_below, bounds.suspicious_above))
     return {
-        PASS: f" is {warn:g} or more",
-        FAIL: f" is below {fail:g}",
-        WARN: f" is below {warn:g}",
-        SUSPICIOUS: f" is above {most:g}, which is implausible: check what differs",
-        INCONCLUSIVE: f" may be below {fail:g} or above {warn:g}",
+        PASS: f" is {warn} or more",
+        FAIL: f" is below {fail}",
+        WARN: f" is below {warn}",
+        SUSPICIOUS: f" is above {most}, which is implausible: check what differs",
+        INCONCLUSIVE: f" may be below {fail} or above {warn}",
     }[verdict]
 
 
-def _measured(ratio: float, interval: tuple[float, float] | None, counts: Sequence[int]) -> str:
-    """Return the ratio with its interval, and the number of runs behind both sides."""
+def _measured(
+    ratio: float,
+    interval: tuple[float, float] | None,
+    counts: Sequence[int],
+    verdict: str,
+    bounds: Bounds,
+) -> str:
+    """Return the ratio with its interval, and the number of runs behind both sides.
+
+    Their digits show on which side of the limits of the ``verdict`` they are.
+    """
+    fail, warn, most = bounds.fail_below, bounds.warn_below, bounds.suspicious_above
+    side = {FAIL: fail, WARN: warn, SUSPICIOUS: most}.get(verdict)
+    if verdict == PASS and float(_ratio(ratio)) < warn:
+        side = warn
     runs = f"n={' and '.join(map(str, counts))}" if any(n > 1 for n in counts) else "n=1"
     if interval is None:
-        return f"{ratio:.3f} ({runs})"
-    return f"{ratio:.3f} ({interval[0]:.3f} to {interval[1]:.3f}, {runs})"
+        return f"{_ratio(ratio, side)} ({runs})"
+    low, high = (fail, warn) if verdict == INCONCLUSIVE else (None, None)
+    ends = f"{_ratio(interval[0], low)} to {_ratio(interval[1], high)}"
+    return f"{_ratio(ratio, side)} ({ends}, {runs})"
+
+
+def _ratio(value: float, limit: float | None = None) -> str:
+    """Return a ratio in three decimals, or in more if it would be equal to its limit."""
+    limit = value if limit is None else limit
+    return in_enough_digits(value, limit, lambda number, more: f"{number:.{3 + more}f}")[0]
 
 
 def _enough_repeats(

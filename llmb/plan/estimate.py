@@ -6,6 +6,7 @@ from typing import Literal
 
 from llmb.contract.job import Job
 from llmb.contract.schema import ClusterConfig
+from llmb.core.digits import in_enough_digits
 from llmb.core.names import listed
 from llmb.core.values import dataclass
 from llmb.plan.find_reference import find_reference
@@ -147,7 +148,10 @@ def describe(whole: TotalEstimate, unit: str) -> str:
     """
     is_single = whole.past + whole.published + whole.limit == 1
     limits = "its time limit" if is_single else "their time limits"
-    upper_limit = f"{hours_in_words(whole.most)} {unit}-hours by {limits}"
+    used, most = hours_in_words(whole.gpu_hours), hours_in_words(whole.most)
+    if whole.gpu_hours > whole.most:
+        used, most = in_enough_digits(whole.gpu_hours, whole.most, hours_in_words)
+    upper_limit = f"{most} {unit}-hours by {limits}"
     if not whole.past and not whole.published:
         return f"at most {upper_limit}"
     releases = f"release{'' if len(whole.releases) == 1 else 's'} {listed(whole.releases, 4)}"
@@ -160,9 +164,8 @@ def describe(whole: TotalEstimate, unit: str) -> str:
     counted = (f"{count} job{'' if count == 1 else 's'} {how}" for count, how in ways)
     how = "; ".join(counted) if len(ways) > 1 else ways[0][1]
     if whole.gpu_hours > whole.most:
-        hours = f"about {hours_in_words(whole.gpu_hours)} {unit}-hours ({how})"
-        return f"{hours}, more than the {upper_limit}"
-    return f"about {hours_in_words(whole.gpu_hours)} {unit}-hours ({how}), at most {upper_limit}"
+        return f"about {used} {unit}-hours ({how}), more than the {upper_limit}"
+    return f"about {used} {unit}-hours ({how}), at most {upper_limit}"
 
 
 def minutes_in_words(seconds: float) -> str:
@@ -170,6 +173,7 @@ def minutes_in_words(seconds: float) -> str:
     return f"{seconds / 60:.0f} minutes" if seconds >= 120 else f"{seconds:.0f} seconds"
 
 
-def hours_in_words(hours: float) -> str:
-    """One decimal, and below 1 two digits."""
-    return f"{hours:,.1f}" if hours >= 0.95 else f"{hours:.2g}"
+def hours_in_words(hours: float, more: int = 0) -> str:
+    """One decimal, and below 1 two digits. ``more``: digits beyond these."""
+    below_one = f"{hours:.{2 + more}g}"
+    return below_one if float(below_one) < 1 else f"{hours:,.{1 + more}f}"

@@ -570,6 +570,15 @@ def test_a_baseline_is_the_reference_where_nothing_is_published(
     assert "of baseline april" in (problem or shown(enriched))
 
 
+def test_a_value_just_beyond_its_limit_is_shown_beyond_it() -> None:
+    required = PlanRow(name="r", job="j", minimum={"busbw": 50.0})
+    assert problem_of(a_row(49.99999), required) == "busbw 49.99999 GB/s is below 50"
+    assert problem_of(a_row(42.5), required) == "busbw 42.5 GB/s is below 50"
+    row = a_row(50.0, ratio=0.949996)
+    required = PlanRow(name="r", job="j", ratio_above=0.95)
+    assert problem_of(row, required).startswith(("FAIL: 94.9996 % of", "94.9996 % of"))
+
+
 def test_a_published_figure_is_the_reference_beside_a_baseline() -> None:
     (enriched,) = compared({"run0": a_row(40.0, ratio=0.97)}, [comparison()]).values()
     assert enriched["metrics"]["busbw"]["ratio"] == 0.97

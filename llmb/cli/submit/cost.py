@@ -8,6 +8,7 @@ from llmb.cli.context import CliContext, say
 from llmb.cli.estimates import estimates_of
 from llmb.contract.gpus import processor
 from llmb.contract.job import Job
+from llmb.core.digits import in_enough_digits
 from llmb.errors import UsageError
 from llmb.plan.budget import parse_budget, pick
 from llmb.plan.estimate import LIMIT, JobEstimate, hours_in_words
@@ -40,10 +41,10 @@ def within(
     choice = pick(estimates, limit)
     unit = processor(job.gpu_type for job in jobs)
     if not choice.picked:
-        least = hours_in_words(min(estimate.gpu_hours for estimate in estimates))
+        cheapest = min(estimate.gpu_hours for estimate in estimates)
+        least, most = in_enough_digits(cheapest, limit, hours_in_words)
         raise UsageError(
-            f"--budget: no job fits {hours_in_words(limit)} {unit}-hours: the cheapest takes"
-            f" {least}",
+            f"--budget: no job fits {most} {unit}-hours: the cheapest takes {least}",
             hint="raise the budget, or choose smaller scales or fewer steps",
             code="budget-too-small",
             key="--budget",

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from llmb import api
 from llmb_accept.acceptance import Acceptance
 from llmb_accept.plan import SPREAD, Phase, PlanRow
 
@@ -514,8 +515,7 @@ def problem_of(row: Mapping[str, Any], required: PlanRow) -> str:
         if name not in metrics:
             return f"it has no {name}"
         if metrics[name]["mean"] < minimum:
-            unit = metrics[name]["unit"]
-            return f"{name} {metrics[name]['mean']:.4g} {unit} is below {minimum:g}"
+            return _beyond(name, metrics[name], "below", minimum)
     if row["headline"] not in metrics:
         return "it measured nothing"
     judged = {name: metric for name, metric in metrics.items() if metric["judged"]}
@@ -532,8 +532,8 @@ def problem_of(row: Mapping[str, Any], required: PlanRow) -> str:
     if not ratios:
         return "NO_REFERENCE: nothing is published for it, and no baseline has it"
     if min(ratios) <= required.ratio_above:
-        least = _percent(required.ratio_above)
-        return f"{100 * min(ratios):.1f} % of its reference; more than {least} is needed"
+        share, least = _shares(min(ratios), required.ratio_above)
+        return f"{share} of its reference; more than {least} is needed"
     return ""
 
 
@@ -552,18 +552,31 @@ def _broken_bound(name: str, metric: Mapping[str, Any]) -> str | None:
     value, ratio = metric["mean"], metric["ratio"]
     minimum, maximum = bounds.get("minimum"), bounds.get("maximum")
     if minimum is not None and value < minimum:
-        return f"{name} {value:.4g} {metric['unit']} is below {minimum:g}"
+        return _beyond(name, metric, "below", minimum)
     if maximum is not None and value > maximum:
-        return f"{name} {value:.4g} {metric['unit']} is above {maximum:g}"
+        return _beyond(name, metric, "above", maximum)
     fails_below = bounds.get("fail_below") or 0.95
     if ratio is not None and ratio < fails_below:
         against = metric.get("against", "its reference")
-        return f"FAIL: {100 * ratio:.1f} % of {against}, below {_percent(fails_below)}"
+        share, least = _shares(ratio, fails_below)
+        return f"FAIL: {share} of {against}, below {least}"
     return None
 
 
-def _percent(ratio: float) -> str:
-    return f"{100 * ratio:g} %"
+def _beyond(name: str, metric: Mapping[str, Any], word: str, limit: float) -> str:
+    """Return that the value of a metric is below or above its limit."""
+    value, _ = api.in_enough_digits(
+        metric["mean"], limit, lambda number, more: f"{number:.{4 + more}g}"
+    )
+    return f"{name} {value} {metric['unit']} is {word} {limit:g}"
+
+
+def _shares(ratio: float, limit: float) -> tuple[str, str]:
+    """Return a ratio and its limit in percent."""
+    share, _ = api.in_enough_digits(
+        100 * ratio, 100 * limit, lambda number, more: f"{number:.{1 + more}f}"
+    )
+    return f"{share} %", f"{100 * limit:g} %"
 
 
 def shown(row: Mapping[str, Any]) -> str:

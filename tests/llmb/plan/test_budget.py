@@ -123,7 +123,12 @@ def test_a_dry_run_picks_what_fits_from_published_step_times(
 
 
 @pytest.mark.parametrize(
-    ("budget", "code"), [("0.01gpuh", "budget-too-small"), ("much", "value-not-allowed")]
+    ("budget", "code"),
+    [
+        ("0.01gpuh", "budget-too-small"),
+        ("0.61gpuh", "budget-too-small"),
+        ("much", "value-not-allowed"),
+    ],
 )
 def test_a_budget_that_no_job_fits(
     budget: str,

@@ -33,6 +33,8 @@ from llmb.measure.losses import LossCurve
 from llmb.measure.statistics import Statistics
 from llmb.measure.sustained import Sustained
 from llmb.plan import listing
+from llmb.plan.published import Figure
+from llmb.plan.recompute import Disagreement
 from llmb_accept.judge import Item, PhaseOutcome
 from llmb_accept.running import RowCost
 from llmb_testing.generated import write
@@ -82,6 +84,16 @@ LIST = """\
 ## Workloads
 
 `llmb-run list --format json` prints a list. Each size of a workload has:
+"""
+ROWS_OF_WORKLOAD = """\
+`llmb-run list -w W --format json` prints a list. Each row of the workload has:
+"""
+FIGURES = """\
+`llmb-run list --published --format json` prints a list. Each published figure has:
+"""
+CHECKED = """\
+`llmb-run list --published --check --format json` prints a list of printed values that do not
+follow from the step time. Each has the fields of its figure, and:
 """
 COMPARISONS = """\
 ## Comparisons
@@ -170,7 +182,7 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "llmb-run jobs": ("runs",),
     "llmb-run jobs list": ("runs",),
     "llmb-run jobs show": ("run",),
-    "llmb-run list": ("workloads",),
+    "llmb-run list": ("workloads", "workload-rows", "published", "published-check"),
     "llmb-run nodes check": ("nodes-check", "dry-run"),
     "llmb-run nodes diagnose": ("diagnosis", "diagnosis-plan"),
     "llmb-run nodes show": ("nodes-history", "nodes-check"),
@@ -330,6 +342,13 @@ def sections() -> list[tuple[str, str, Sequence[Field]]]:
             ),
         ),
         ("`here`:", "here", untyped(HERE)),
+        (ROWS_OF_WORKLOAD, "workload_row", _of_more("workload_row")),
+        (FIGURES, "published", [*of_class(Figure), *untyped(("unit", "step_time_s"))]),
+        (
+            CHECKED,
+            "published_check",
+            [field for field in of_class(Disagreement) if field[0] != "figure"],
+        ),
         (COMPARISONS, "comparisons", untyped(compare.to_data([], ""))),
         (ROWS, "comparison", of_class(compare.Comparison)),
         (SCALING, "scaling", untyped(column.key for column in scaling.COLUMNS)),
@@ -478,6 +497,10 @@ def schemas() -> dict[str, Schema]:
     all_meanings = yamlfile.load(MEANINGS).data
     tables = {key: table_schema(key, fields, all_meanings[key]) for _, key, fields in sections()}
 
+    figure, checked = tables["published"], tables["published_check"]
+    for part, own in checked.items():
+        checked[part] = own if part == "type" else _joined(figure[part], own)
+
     def items(key: str) -> Schema:
         return {"type": "array", "items": {"$ref": f"#/$defs/{key}"}}
 
@@ -502,6 +525,9 @@ def schemas() -> dict[str, Schema]:
         "dry-run": dry_run,
         "runs": items("runs"),
         "workloads": items("list"),
+        "workload-rows": items("workload_row"),
+        "published": items("published"),
+        "published-check": items("published_check"),
         "comparisons": ref("comparisons"),
         "scaling": items("scaling"),
         "submitted": items("submitted"),
@@ -531,6 +557,11 @@ def schemas() -> dict[str, Schema]:
         }
         for name, root in roots.items()
     }
+
+
+def _joined(one: Any, other: Any) -> Any:
+    """Two mappings, or two lists, as one."""
+    return {**one, **other} if isinstance(one, dict) else [*one, *other]
 
 
 def _used(schema: Schema, tables: Mapping[str, Schema]) -> dict[str, Schema]:

@@ -246,7 +246,7 @@ def configurations(
 
 
 _OF_TRAINING = (
-    *("layers", "tp", "pp", "cp", "vp", "ep", "mbs", "gbs", "dp", "ga"),
+    *("layers", "tp", "pp", "cp", "vp", "ep", "etp", "mbs", "gbs", "dp", "ga"),
     *("scaling", "cuda_graphs", "userbuffers", "releases"),
 )
 

@@ -76,6 +76,22 @@ def test_runs_and_workloads(night: Any, run: Run, validate: Any) -> None:
     assert validate("workloads", run("list", "--format", "json"))
 
 
+@pytest.mark.parametrize("workload", ["nemotron4", "nemotron4_tiny", "microbench", "deepseek_v3"])
+def test_rows_of_a_workload(night: Any, run: Run, validate: Any, workload: str) -> None:
+    rows = validate("workload-rows", run("list", "-w", workload, "--format", "json"))
+    assert {row["mbs"] is None for row in rows} == {workload == "microbench"}
+
+
+def test_published_figures(night: Any, run: Run, validate: Any) -> None:
+    data = validate("published", run("list", "--published", "--format", "json"))
+    assert {figure["step_time_s"] is None for figure in data} == {True, False}
+    words = ("list", "--published", "--check", "--format", "json")
+    assert all(
+        row["printed"] != row["recomputed"] for row in validate("published-check", run(*words))
+    )
+    assert validate("published-check", run(*words, "-w", "microbench")) == []
+
+
 def test_comparisons_and_scaling(night: Any, run: Run, validate: Any) -> None:
     assert validate("comparisons", run("compare", "a0", "a2", "--format", "json"))
     assert validate("comparisons", run("compare", "--format", "json"))["comparisons"]

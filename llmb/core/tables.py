@@ -28,6 +28,8 @@ _ONE_PLACE = re.compile("[ -\u02ff\u2010-\u2027\u2030-\u205e\u2190-\u22ff]*")
 # broken, and columns that must be folded have at least this width, both in characters. Numbers are
 # never broken.
 _FOLDS = (*itertools.product((32, 20), (12, 8)), *((word, 8) for word in range(19, 7, -1)))
+_FORMULA = re.compile(r"[=+@-].")
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 GAPS = (3, 2, 1)  # blanks between columns, as far as the width allows
 
 Row = Mapping[str, Any]
@@ -211,7 +213,13 @@ def _csv(columns: Sequence[Column], rows: Sequence[Row]) -> str:
 def _csv_value(value: Any) -> Any:
     if isinstance(value, (list, tuple, Mapping)):
         return json.dumps(finite(value))
-    return escape(value) if isinstance(value, str) else value
+    return _csv_text(value) if isinstance(value, str) else value
+
+
+def _csv_text(text: str) -> str:
+    """Return a text that no spreadsheet takes for a formula, which names of others' logs may be."""
+    text = escape(text)
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 
 def plain_table(columns: Sequence[Column], rows: Sequence[Row], width: int, gap: int) -> str | None:

@@ -47,6 +47,20 @@ def test_markdown_without_rows_keeps_its_head() -> None:
     assert render(COLUMNS, [], "md") == head
 
 
+@pytest.mark.parametrize("text", ["=cmd()|'x'", "+1+2", "-1-2", "@SUM(A1)", "-x", "=1", "--flag"])
+def test_no_text_of_csv_is_a_formula_of_a_spreadsheet(text: str) -> None:
+    rows = [{"name": text, "step_time": -1.5}]
+    _, (name, number) = csv.reader(io.StringIO(render(COLUMNS, rows, "csv")))
+    assert (name, number) == (f"'{text}", "-1.5")
+    assert json.loads(render(COLUMNS, rows, "json"))[0]["name"] == text
+
+
+@pytest.mark.parametrize("text", ["-1.5", "+2", "-1e-3", "-.5", "-", "a=b", "1-2", "", "16M"])
+def test_other_texts_of_csv_stay_as_they_are(text: str) -> None:
+    rows = [{"name": text, "step_time": 1}]
+    assert list(csv.reader(io.StringIO(render(COLUMNS, rows, "csv"))))[1][0] == text
+
+
 def test_csv() -> None:
     text = render(COLUMNS, [{"name": 'a,"b"', "step_time": 1.234}, {"name": [1, 2]}], "csv")
     assert text == 'name,step_time\n"a,""b""",1.234\n"[1, 2]",\n'

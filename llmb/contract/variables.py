@@ -61,7 +61,7 @@ def check_passed(name: str) -> None:
 
 
 def check_values(env: Mapping[str, str]) -> None:
-    """Raise KeyFaultError for a value that looks like a secret, or a MASTER_PORT that is no port."""
+    """Raise KeyFaultError for a value that looks like a secret, and a MASTER_PORT that is none."""
     if env:
         from llmb.core.secret_patterns import looks_secret
 

@@ -24,7 +24,9 @@ PUBLISHED_15B = ("25.05", 2.746)
 
 
 def estimates(*hours: float) -> list[JobEstimate]:
-    return [JobEstimate(gpu_hours=one, most=one, seconds=3600 * one, how=PUBLISHED) for one in hours]
+    return [
+        JobEstimate(gpu_hours=one, most=one, seconds=3600 * one, how=PUBLISHED) for one in hours
+    ]
 
 
 @pytest.mark.parametrize(

@@ -257,9 +257,7 @@ def test_a_job_of_each_workload_on_h100(
     assert list(job) == [*FIELDS, "framework"]
     assert job.pop("framework") == "nemo"
     assert job.pop("script") is None or isinstance(job, dict)
-    assert set(job.pop("estimate")) == {
-        *("gpu_hours", "most_gpu_hours", "from", "release")
-    }
+    assert set(job.pop("estimate")) == {*("gpu_hours", "most_gpu_hours", "from", "release")}
     assert job == {
         "workload": workload,
         "model_size": size,

@@ -134,7 +134,9 @@ def _configuration(run: RunRecord) -> Hashable:
 def find_baseline(
     context: CliContext, name: str, choice: Choice, compared: str | None = None
 ) -> Baseline:
-    """The baseline of this name, or the chosen runs of an archive. Raises UsageError without it.
+    """The baseline of this name, or the newest runs of each configuration in an archive.
+
+    Raises UsageError without it.
 
     If ``compared`` is an archive, its baseline of that name comes before the install directory's.
     """
@@ -147,7 +149,7 @@ def find_baseline(
     archive = context.of_archive(files.expand(name))
     # What the choice names is chosen from the other side.
     choice = replace(choice, workloads=(), nodes=(), sessions=(), earliest=None)
-    results = _measured(archive, choose_runs(archive.runs(), (), choice), choice)
+    results = _measured(archive, sessions.newest_of_each(archive.runs()), choice)
     manifest = files.read_json(archive.config.llmb_install / MANIFEST)
     return Baseline(
         called=files.expand(name).name,

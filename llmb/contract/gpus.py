@@ -17,7 +17,7 @@ GPUS_FILE = Path(__file__).with_name("gpus.yaml")
 _LIKENESS = 0.8
 # Dtypes in the names of logs and the dtypes of gpus.yaml: fp8_cs is fp8 with current scaling,
 # fp8_mx is mxfp8; fp8_sc scales by sub-channel.
-_SPELLINGS = {"fp8_cs": "fp8", "fp8_sc": "fp8", "fp8_mx": "mxfp8"}
+_SPELLINGS = {"fp8_cs": "fp8", "fp8_ds": "fp8", "fp8_sc": "fp8", "fp8_mx": "mxfp8"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

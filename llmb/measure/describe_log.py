@@ -23,8 +23,20 @@ from llmb.errors import LlmbError
 from llmb.measure.result import Override
 
 # Dtypes that name the scaling of fp8 are separate: fp8_cs (current scaling) is not the fp8 of older
-# releases.
-ALL_DTYPES = ("bf16", "fp8", "fp16", "fp32", "mxfp8", "nvfp4", "fp8_cs", "fp8_mx", "fp8_sc")
+# releases, which is fp8_ds (delayed scaling) in NVIDIA's names.
+_FP8_DS = "fp8_ds"
+ALL_DTYPES = (
+    "bf16",
+    "fp8",
+    "fp16",
+    "fp32",
+    "mxfp8",
+    "nvfp4",
+    "fp8_cs",
+    "fp8_mx",
+    "fp8_sc",
+    _FP8_DS,
+)
 _NUMBERED = re.compile(r"(?<![a-z])(gpus|tp|pp|cp|vp|ep|etp|mbs|gbs|layers)(\d{1,9})")
 _PROFILED = re.compile(r"(?:^|_)(?:nsys|profile)(?:_|$)")
 _TRACED = re.compile(r"(?:^|_)nccltrace(?:_|$)")
@@ -151,6 +163,8 @@ def describe_log(
     workload = workloads.get(settings.workload)
     if not settings.framework and _is_of_bridge(samples, workload):
         settings = replace(settings, framework=BRIDGE)
+    if settings.dtype == _FP8_DS and settings.framework != BRIDGE:
+        settings = replace(settings, dtype="fp8")
     if workload is None:
         return settings
     framework, size = workload.frameworks.get(settings.framework), settings.model_size

@@ -31,7 +31,7 @@ from llmb.measure.failure_causes import Cause
 from llmb.measure.log_lines import PatternError
 from llmb.measure.reader import LogReader
 from llmb.measure.result import FAILED, SUCCESS, UNKNOWN, Identity, Metrics, Override, Result
-from llmb.measure.root_cause import root_cause
+from llmb.measure.root_cause import cause_behind, root_cause
 from llmb.measure.run_result import (
     metrics_of,
     read_samples,
@@ -117,6 +117,11 @@ def result_of_log(
     checkpoints = checkpoints_of(samples.checkpoints, path.parent)
     status, cause = _status_of_log(path, samples, metrics, reader.failures)
     metrics = with_gaps(metrics, samples, status)
+    reason = result_notes.of_log(path, status, samples, metrics, reader.spec, checkpoints, cause)
+    if status == SUCCESS and samples.offsets:  # its steps are measured, whatever follows them
+        later = cause_behind(path, samples.offsets[-1][1], reader.failures)
+        late = f"after its last step: {later}" if later is not None else None
+        reason = "; ".join(filter(None, (late, reason))) or None
     return Result(
         identity=replace(
             identity,
@@ -126,7 +131,7 @@ def result_of_log(
             framework=_framework_of(settings, workload, samples),
         ),
         status=status,
-        reason=result_notes.of_log(path, status, samples, metrics, reader.spec, checkpoints, cause),
+        reason=reason,
         cause=cause,
         log=facts.facts_of(samples),
         checkpoints=checkpoints,

@@ -92,9 +92,16 @@ def root_cause(
     return replace(first.cause, log=path.name) if len(findings) > 1 else first.cause
 
 
-def _find_cause(path: Path, more: tuple[Failure, ...]) -> _Finding | None:
+def cause_behind(path: Path, offset: int, more: tuple[Failure, ...] = ()) -> Cause | None:
+    """Return the cause that a log shows behind ``offset``, which is that of a step, or None."""
+    finding = _find_cause(path, more, offset)
+    return None if finding is None else finding.cause
+
+
+def _find_cause(path: Path, more: tuple[Failure, ...], start: int | None = None) -> _Finding | None:
+    """Return the cause behind ``start`` (None: the start of the last attempt), or None."""
     try:
-        start = log_reader.read_log(path).begins
+        start = log_reader.read_log(path).begins if start is None else start
         with scan.open_log(path) as stream:
             search = _Search(more=more)
             for hit in _candidates(stream, start, more):

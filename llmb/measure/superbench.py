@@ -166,8 +166,10 @@ def _with_table(samples: Samples, benchmarks: Iterable[dict[str, Any] | None]) -
     found: dict[str, dict[str, dict[int, float]]] = {}
     for benchmark in filter(None, benchmarks):
         for name, values in _mapping(benchmark.get("result")).items():
-            match, value = _NCCL.fullmatch(name), _first(values)
-            if match is not None and value is not None:
+            match = _NCCL.fullmatch(name)
+            numbers = [*_numbers(values)] if isinstance(values, list) else []
+            if match is not None and numbers:
+                value = fmean(numbers)  # of all runs
                 sizes = found.setdefault(match[1], {}).setdefault(match[3], {})
                 sizes[int(match[2])] = max(value, sizes.get(int(match[2]), 0.0))
     if len(found) != 1:  # none, or several operations

@@ -154,8 +154,10 @@ def check_model(settings: Settings, size: Size) -> None:
     """Raise UsageError for a switch that this size or dtype does not support."""
     label = settings.label
     if settings.fp8 is not None and settings.dtype != "fp8":
-        message = f"{label} {settings.dtype}: 'fp8' sets how dtype fp8 scales"
-        raise _refused("fp8-dtype", "fp8 dtype", message, "--dtype fp8, or omit it", settings.fp8)
+        message = f"{label} {settings.dtype}: 'fp8' sets how dtype fp8 of NeMo scales"
+        named = settings.dtype.startswith("fp8_")  # as fp8 is named with Megatron-Bridge
+        hint = "omit it: the dtype has it" if named else "--dtype fp8, or omit it"
+        raise _refused("fp8-dtype", "fp8 dtype", message, hint, settings.fp8)
     if settings.fp8 is not None and size.nemo is None:
         message = f"{label} does not train with NeMo, which scales fp8"
         raise _refused("fp8-without-nemo", "fp8", message, "omit 'fp8'", settings.fp8)

@@ -133,6 +133,14 @@ def newest(groups: Sequence[SessionRuns]) -> SessionRuns | None:
     )
 
 
+def newest_of_each(runs: Iterable[RunRecord]) -> list[RunRecord]:
+    """Return the runs of each configuration that are in the newest session with that one."""
+    by_settings = {
+        run.job.settings.key: each.session.id for each in group(runs) for run in each.runs
+    }
+    return [run for run in runs if by_settings[run.job.settings.key] == session_of(run).id]
+
+
 def find(name: str, groups: Sequence[SessionRuns]) -> SessionRuns | None:
     """Return the session with this id, ``last``, or the newest with this name, the user's first."""
     if name == LAST:

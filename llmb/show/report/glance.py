@@ -331,7 +331,10 @@ def _sentence(entries: Sequence[ReportEntry], counts: Counter[str], against: Aga
     if not compared:
         nothing = "nothing is published" if against.is_published else f"{against.as_} has nothing"
         return f"{count(total, 'run')}; {nothing} to compare {'it' if total == 1 else 'them'} with."
-    if any(entry.word in (WARN, INCONCLUSIVE) for entry in entries):
+    if slightly := sum(entry.word == WARN for entry in entries):
+        rows = _rows_of(compared, "compared ")
+        return f"{slightly} of {rows} {_is(slightly)} slightly worse than {against.as_}."
+    if any(entry.word == INCONCLUSIVE for entry in entries):
         return (
             f"No configuration is certainly worse than {against.as_};"
             f" {_rows_of(compared)} compared."

@@ -10,6 +10,7 @@ import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -144,3 +145,55 @@ def test_a_framework_that_cannot_be(
     words: tuple[str, ...], tmp_path: Path, llmb_here: Command
 ) -> None:
     assert llmb_here("parse", write_log(tmp_path / "L.log"), *words).returncode == 2
+
+
+def parsed(llmb_here: Command, log: Path, *options: str) -> Any:
+    done = llmb_here("parse", log, "--gpu-type", "gb300", *options, "--format", "json")
+    (result,) = json.loads(done.stdout)["results"]
+    return result
+
+
+def test_a_crash_after_the_last_step_is_named(tmp_path: Path, llmb_here: Command) -> None:
+    """Its steps are measured all the same."""
+    log = write_log(tmp_path / f"log-{NAME}.out")
+    text = log.read_text()
+    log.write_text(
+        f"[rank0]: OSError: [Errno 2] No such file, which is retried\n{text}"
+        "saving checkpoint at iteration 50 to /x in torch_dist format\n"
+        "[rank3]: Traceback (most recent call last):\n"
+        '[rank3]:   File "/opt/train.py", line 7, in <module>\n'
+        "[rank3]: OSError: [Errno 28] No space left on device\n"
+        "srun: error: node1: task 3: Exited with exit code 1\n"
+    )
+    result = parsed(llmb_here, log)
+    assert (result["status"], result["verdict"]) == ("Success", "PASS")
+    assert "after its last step: disk (rank 3): OSError" in result["reason"]
+    assert "No space left on device" in result["reason"]
+    log.write_text(f"{text}[rank0]:[W] Warning: destroy_process_group() was not called\n")
+    assert "after its last step" not in (parsed(llmb_here, log)["reason"] or "")
+
+
+def test_delayed_scaling_is_not_judged_as_current_scaling(
+    tmp_path: Path, llmb_here: Command
+) -> None:
+    log = write_log(tmp_path / f"log-{NAME.replace('fp8_cs', 'fp8_ds')}.out")
+    result = parsed(llmb_here, log)
+    assert (result["configuration"]["dtype"], result["verdict"]) == ("fp8_ds", "NO_REFERENCE")
+    assert result["mfu"] > 0  # by the peak of fp8
+
+
+def test_a_release_that_nobody_knows_is_named(tmp_path: Path, llmb_here: Command) -> None:
+    log = write_log(tmp_path / f"log-{NAME.removesuffix('_bridge26.02.01')}.out")
+    arguments = ("parse", log, "--gpu-type", "gb300", "--release")
+    assert "--release 27.77 is none that llmb knows" in llmb_here(*arguments, "27.77").stderr
+    for known in ("26.02.01", "25.11"):  # with rows here, and with figures only
+        assert "none that llmb knows" not in llmb_here(*arguments, known).stderr
+
+
+def test_nemotron_35_lightning_has_the_name_of_nvidias_function(
+    tmp_path: Path, llmb_here: Command
+) -> None:
+    name = "pretrain_nemotron_3_5_lightning_fp8_mx_gpus8_tp1_pp1_cp1_vpNone_ep8_mbs2_gbs512"
+    result = parsed(llmb_here, write_log(tmp_path / f"log-{name}.out"))
+    own = result["configuration"]
+    assert (own["workload"], own["model_size"]) == ("pretrain_nemotron3", "lightning")

@@ -223,6 +223,14 @@ def test_bandwidths_without_the_output(tmp_path: Path) -> None:
     assert got.log.fabric.operation == "all_reduce"
 
 
+def test_bandwidths_of_several_runs_have_their_mean(tmp_path: Path) -> None:
+    twice = {name: [*value, *(0.5 * number for number in value)] for name, value in NCCL.items()}
+    superbench(tmp_path, {"nccl-bw/rank0": [benchmark("nccl-bw", **twice)]})
+    got = found(tmp_path)["node-0/nccl-bw"]
+    assert got.metrics.mean("busbw_8G") == pytest.approx(0.75 * 480.1)
+    assert got.metrics.mean("busbw") == pytest.approx(0.75 * 480.1)
+
+
 def test_ranks_are_one_result(tmp_path: Path) -> None:
     values = [50.0, 52.0, 54.0, 40.0]
     results = {

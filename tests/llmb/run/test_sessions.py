@@ -112,6 +112,13 @@ def nights(submitted: Submitted) -> list[RunRecord]:
     return runs
 
 
+def test_the_newest_runs_of_each_configuration(nights: list[RunRecord]) -> None:
+    other = [replace(run, job=replace(run.job, env={"A": "1"})) for run in nights[:3]]
+    newest = sessions.newest_of_each([*other, *nights[3:]])
+    assert newest == [other[2], *nights[4:]]
+    assert sessions.newest_of_each(nights) == nights[4:]
+
+
 @pytest.mark.parametrize(
     ("names", "earliest", "shown"),
     [

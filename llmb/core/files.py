@@ -276,7 +276,8 @@ def _read_all(path: Path | str) -> bytes:
     descriptor, size = _open_regular(path)
     try:
         data = b""
-        while chunk := os.read(descriptor, _SMALL):
+        # in one piece, since each addition copies what was read before
+        while chunk := os.read(descriptor, min(max(size, _SMALL), _LARGEST_JSON) + 1):
             data += chunk
             if len(data) > _LARGEST_JSON:
                 raise OSError(errno.EFBIG, f"it is larger than {_LARGEST_JSON:,} bytes", str(path))

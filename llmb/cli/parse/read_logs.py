@@ -195,7 +195,8 @@ def print_logs(
         logs = _logs(paths, folder, unreadable.append)
         results = _results(context, list(logs), chosen, description)
     results = [_with_path(result, logs) for result in results]
-    results = [_in_folder(result, paths) for result in results]
+    if len(folders := [path for path in paths if path.is_dir()]) > 1:
+        results = [_in_folder(result, folders) for result in results]
     _warn_of_copies(results)
     # Each difference between the options and the logs is printed once.
     overrides = Counter(override for result in results for override in result.identity.overridden)
@@ -259,13 +260,12 @@ def _with_path(result: Result, shown: Mapping[Path, Path]) -> Result:
     return replace(result, identity=replace(result.identity, path=str(shown.get(path, path))))
 
 
-def _in_folder(result: Result, paths: Sequence[Path]) -> Result:
-    """The result with its folder as its session if several are given: one is a night, or a site.
+def _in_folder(result: Result, folders: Sequence[Path]) -> Result:
+    """The result with the one of ``folders`` that has its log as its session: a night, or a site.
 
     A recorded run has a session of its own.
     """
-    folders = [path for path in paths if path.is_dir()]
-    if result.identity.session is not None or len(folders) < 2:
+    if result.identity.session is not None:
         return result
     log = Path(result.identity.path)
     containing = [path for path in folders if log.is_relative_to(path)]

@@ -5,6 +5,7 @@ import itertools
 import shlex
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,10 @@ def fit(
     wide, names are shortened in the middle, and without space for them cells are folded. If
     ``longest`` is None, names stay whole, and rows may be wider than ``width``.
     """
+    # Formatted once, since several choices of columns are drawn.
+    cells = [{column.key: column.cell(row) for column in columns} for row in rows]
+    rows = [{**line, name: row[name]} for line, row in zip(cells, rows, strict=True)]
+    columns = [column if column.key == name else replace(column, show=str) for column in columns]
     optional = [column for column in columns if column.optional]
     for count in range(len(optional), -1, -1):
         shown = [column for column in columns if not column.optional or column in optional[:count]]
@@ -219,16 +224,13 @@ def _drawn(
 
     None if the rows are wider than ``width``, unless they may go ``beyond``.
     """
-    for gap in GAPS:
-        if (text := plain_table(columns, rows, width, gap)) is not None:
-            return text
+    if (text := plain_table(columns, rows, width)) is not None:
+        return text
     under = next((column for column in columns if column.key == below), None)
     head = [column for column in columns if column is not under]
-    widths = [(width, gap) for gap in GAPS] + [(ANY_WIDTH, GAPS[-1])] * beyond
-    text = next(
-        (text for wide, gap in widths if (text := plain_table(head, rows, wide, gap)) is not None),
-        None,
-    )
+    text = plain_table(head, rows, width)
+    if text is None and beyond:
+        text = plain_table(head, rows, ANY_WIDTH, GAPS[-1:])
     if text is None or under is None:
         return text
     title, rule, *lines = text.splitlines()

@@ -188,7 +188,7 @@ def test_a_table_drawn_the_quick_way_is_the_one_that_rich_draws(
     rows: list[dict[str, Any]], width: int
 ) -> None:
     for gap in (3, 2, 1):
-        quick = tables.plain_table(COLUMNS, rows, width, gap)
+        quick = tables.plain_table(COLUMNS, rows, width, [gap])
         assert quick in (
             None,
             tables._print(tables._table(COLUMNS, rows, gap, [None] * len(COLUMNS)), width),
@@ -197,7 +197,7 @@ def test_a_table_drawn_the_quick_way_is_the_one_that_rich_draws(
 
 @pytest.mark.parametrize("text", ["a", "can\u2019t open “x”: 3 ≤ 2 → …"])
 def test_a_plain_table_is_drawn_the_quick_way(text: str) -> None:
-    assert tables.plain_table([Column(key="name")], [{"name": text}], 40, 3) is not None
+    assert tables.plain_table([Column(key="name")], [{"name": text}], 40) is not None
 
 
 def test_an_experiment_keeps_what_tells_it_apart() -> None:

@@ -36,7 +36,7 @@ T = TypeVar("T")
 INTERNAL: Mapping[str, bool] = {"internal": True}
 _LISTED = 12  # keys that a message names
 EXACT = frozenset({str, int, bool, type(None)})
-_PLAIN = EXACT | {float}
+PLAIN = EXACT | {float}
 _REMOVE = "move it away"
 # what the data of a damaged file may raise
 _OF_DATA = (
@@ -174,7 +174,7 @@ def json_data(value: Any) -> Any:
 def _to_data(value: Any, non_finite: Callable[[float], Any]) -> Any:
     """Return ``value`` as plain data. ``non_finite`` makes that of a NaN or an infinity."""
     kind: type = type(value)
-    if kind in _PLAIN:
+    if kind in PLAIN:
         return value if kind is not float or math.isfinite(value) else non_finite(value)
     if hasattr(kind, "unparse"):
         return _to_data(value.unparse(), non_finite)

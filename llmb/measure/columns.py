@@ -295,14 +295,16 @@ def _walk(field: str, key: str, cls: type | None, below: tuple[str, ...]) -> Ite
             yield from _walk(field, prefix + name, inner, (*below, name))
 
 
-def _value(result: Result, leaf: _Leaf) -> Any:
-    value: Any = json_value(result, leaf.field)
+def _value(value: Any, leaf: _Leaf) -> Any:
+    """Return what the column has of the ``value`` of its field."""
     for name in leaf.below:
         value = None if value is None else getattr(value, name)
     return value if leaf.end is None or value is None else value[leaf.end]
 
 
 def _text(value: Any) -> Any:
+    if type(value) in typed.PLAIN:
+        return value
     if isinstance(value, Window):
         return str(value)
     if isinstance(value, Mapping):
@@ -334,11 +336,16 @@ def csv_rows(results: Iterable[Result]) -> list[dict[str, Any]]:
     Lists are words with blanks between them, mappings are K=V, a window is as ``--window`` takes
     it.
     """
+    leaves = _leaves()
+    fields = {leaf.field for leaf in leaves}
+    values = (
+        (result, {field: json_value(result, field) for field in fields}) for result in results
+    )
     return [
-        {leaf.key: _text(_value(result, leaf)) for leaf in _leaves()}
+        {leaf.key: _text(_value(of_field[leaf.field], leaf)) for leaf in leaves}
         | {"filename": Path(result.identity.path).name}
         | _declared(result)
-        for result in results
+        for result, of_field in values
     ]
 
 

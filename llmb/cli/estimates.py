@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Estimates the time of jobs from past runs of the install directory, or published step times."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from llmb.cli.context import CliContext
 from llmb.contract.job import Job
@@ -11,18 +11,23 @@ from llmb.plan.repeats import once_for_repeats
 from llmb.run import store
 
 
-def estimates_of(context: CliContext, jobs: Sequence[Job]) -> list[JobEstimate]:
-    """Estimate each job from past runs here, published step times, or its time limit."""
-    past = _past(context, jobs)
+def estimates_of(
+    context: CliContext, jobs: Sequence[Job], past: Mapping[Alike, float] | None = None
+) -> list[JobEstimate]:
+    """Estimate each job from past runs here, published step times, or its time limit.
+
+    ``past``: what ``past_of`` returned for these jobs and others, None to read it now.
+    """
+    seconds = past_of(context, jobs) if past is None else past
 
     def estimate(job: Job) -> JobEstimate:
         gpus = occupied_gpus(job, context.config)
-        return estimate_job(job, gpus, past, lambda key: context.figures([key]))
+        return estimate_job(job, gpus, seconds, lambda key: context.figures([key]))
 
     return once_for_repeats(estimate, jobs)
 
 
-def _past(context: CliContext, jobs: Sequence[Job]) -> dict[Alike, float]:
+def past_of(context: CliContext, jobs: Sequence[Job]) -> dict[Alike, float]:
     """The mean seconds of the completed runs of these experiments on this install."""
     durations: dict[Alike, list[float]] = {}
     for workload, name in dict.fromkeys((job.workload, job.experiment_name) for job in jobs):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cost of a submission in GPU-hours, and the jobs that `--budget` picks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llmb.cli.context import CliContext, say
@@ -11,7 +11,7 @@ from llmb.contract.job import Job
 from llmb.core.digits import in_enough_digits
 from llmb.errors import UsageError
 from llmb.plan.budget import parse_budget, pick
-from llmb.plan.estimate import LIMIT, JobEstimate, hours_in_words
+from llmb.plan.estimate import LIMIT, Alike, JobEstimate, hours_in_words
 from llmb.run.prepare import Prepared
 
 ESTIMATE_FIELDS = ("gpu_hours", "most_gpu_hours", "from", "release")
@@ -26,18 +26,21 @@ def estimate_data(estimate: JobEstimate) -> dict[str, Any]:
 
 
 def within(
-    context: CliContext, items: Sequence[Prepared], budget: str | None
+    context: CliContext,
+    items: Sequence[Prepared],
+    budget: str | None,
+    past: Mapping[Alike, float] | None = None,
 ) -> tuple[Sequence[Prepared], dict[str, Any] | None]:
     """The jobs that fit ``budget`` (None: all), and as data the budget with BUDGET_FIELDS.
 
     Prints their number and the skipped jobs. Raises UsageError for a budget that cannot be read, or
-    that no job fits.
+    that no job fits. ``past`` is as of ``estimates_of``.
     """
     if budget is None or not items:
         return items, None
     limit = parse_budget(budget)
     jobs = [item.job for item in items]
-    estimates = estimates_of(context, jobs)
+    estimates = estimates_of(context, jobs, past)
     choice = pick(estimates, limit)
     unit = processor(job.gpu_type for job in jobs)
     if not choice.picked:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from llmb import __version__
 from llmb.cli.context import CliContext, say
-from llmb.cli.estimates import estimates_of
+from llmb.cli.estimates import estimates_of, past_of
 from llmb.cli.submit import announce, cost
 from llmb.cli.submit.options import SubmitOptions
 from llmb.cli.submit.plan_list import Narrow, plan_list, plan_pairs
@@ -91,17 +91,18 @@ def run(
     if not items:
         raise UsageError("no valid job is left to submit", code="no-jobs-left")
     jobs = [item.job for item in items]
-    for text in limit_warnings(jobs, estimates_of(context, jobs)):
+    past = past_of(context, jobs)
+    for text in limit_warnings(jobs, estimates_of(context, jobs, past)):
         say(f"warning: {text}")
     if not options.dry_run:
         return _submit(context, items, options, joblist, failed=bool(faults))
     session, earlier = session_for(context, items, options, joblist)
     if options.resume:
         items = list(rest_of(context, items, earlier).items)
-    affordable, budget = cost.within(context, items, options.budget)
+    affordable, budget = cost.within(context, items, options.budget, past)
     from llmb.cli.submit import preview
 
-    preview.show(context, affordable, budget, options.fmt, session)
+    preview.show(context, affordable, budget, options.fmt, session, past)
     return 1 if faults else 0
 
 

@@ -27,7 +27,7 @@ from llmb.core.tables import Column, escape, shorten
 from llmb.core.times import clock
 from llmb.errors import LlmbError
 from llmb.measure.columns import SCHEMA_VERSION
-from llmb.plan.estimate import JobEstimate, describe, total
+from llmb.plan.estimate import Alike, JobEstimate, describe, total
 from llmb.plan.framework import image_of
 from llmb.plan.repeats import is_repeat
 from llmb.plan.rules import NSYS, PROFILED
@@ -63,10 +63,8 @@ def job_data(job: Job, fields: Sequence[str] = FIELDS) -> dict[str, Any]:
 
     The time limit is HH:MM:SS. Only workloads with parameters have ``parameters``.
     """
-    parts = (job, job.with_dotted, job.training)
     data = {
-        name: next((getattr(part, name) for part in parts if hasattr(part, name)), None)
-        for name in fields
+        name: getattr(job if hasattr(Job, name) else job.training, name, None) for name in fields
     }
     if "env" in data:
         data["env"] = dict(job.env)
@@ -80,10 +78,14 @@ def show(
     budget: Mapping[str, Any] | None,
     fmt: str,
     session: Session,
+    past: Mapping[Alike, float],
 ) -> None:
-    """Print the jobs of a dry run; JSON has the ``session`` and the ``budget`` too."""
+    """Print the jobs of a dry run; JSON has the ``session`` and the ``budget`` too.
+
+    ``past``: the seconds of past runs.
+    """
     if fmt == "json":
-        estimates = estimates_of(context, [item.job for item in items])
+        estimates = estimates_of(context, [item.job for item in items], past)
         data = _jobs_with_scripts(context, items, estimates)
         extra: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
@@ -99,7 +101,7 @@ def show(
     if context.verbose and fmt != "json":
         _print_scripts(context, items)
     if fmt == "table":
-        _totals(context, items)
+        _totals(context, items, past)
 
 
 def _jobs_with_scripts(
@@ -386,14 +388,14 @@ def _add_once(hints: Sequence[str]) -> list[str]:
     return [f"{matches[0][1]} {names}{matches[0][3]}"]
 
 
-def _totals(context: CliContext, items: Sequence[Prepared]) -> None:
+def _totals(context: CliContext, items: Sequence[Prepared], past: Mapping[Alike, float]) -> None:
     """Print the totals."""
     if not items:
         say("nothing is left to submit (--dry-run)")
         return
     jobs = [item.job for item in items]
     unit = processor(job.gpu_type for job in jobs)
-    totals = describe(total(estimates_of(context, jobs)), unit)
+    totals = describe(total(estimates_of(context, jobs, past)), unit)
     say(f"{len(jobs)} job{'s' if len(jobs) != 1 else ''}, {totals}")
     if disk := sum(item.launch.disk_gb for item in items if item.launch is not None):
         say(

@@ -66,7 +66,7 @@ def command(
         fmt,
         full_names=full_names,
         archived=context.archive is not None,
-        sessions=sessions_of([run for run, *_ in measured]),
+        sessions=sessions_of(run for run, *_ in measured) if fmt == "json" else (),
     )
 
 

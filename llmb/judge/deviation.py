@@ -116,27 +116,15 @@ def common_variance(variances: Iterable[Variance]) -> CommonVariance | None:
 class Deviations:
     """The deviations of one metric in a session, for each of its configurations.
 
-    They are known from the repeats of several configurations of the session. If only one has
-    repeats, they are known from earlier sessions. As long as these are few, the spread of the steps
-    counts too, unless repeats differ more than that.
+    They are known from the repeats of several configurations of the session. As long as these are
+    few, the spread of the steps counts too, unless repeats differ more than that.
     """
 
-    def __init__(
-        self,
-        configurations: Iterable[Sequence[Sequence[float]]],
-        elsewhere: Iterable[Sequence[Sequence[float]]] = (),
-        name: str = "earlier sessions",
-    ) -> None:
-        """``configurations`` has the sides of each, with the values (above 0) of their runs.
-
-        ``elsewhere`` has the configurations of other sessions, called ``name``.
-        """
-        session, others = (
-            [variance for sides in groups if (variance := variance_of(*sides))]
-            for groups in (configurations, elsewhere)
-        )
-        self._common = common_variance(session if len(session) > 1 else others)
-        self._source = f"{len(session)} configurations" if len(session) > 1 else name
+    def __init__(self, configurations: Iterable[Sequence[Sequence[float]]]) -> None:
+        """``configurations`` has the sides of each, with the values (above 0) of their runs."""
+        variances = [variance for sides in configurations if (variance := variance_of(*sides))]
+        self._common = common_variance(variances) if len(variances) > 1 else None
+        self._source = f"{len(variances)} configurations"
 
     def of(self, *sides: Sequence[float], steps: Iterable[float] = ()) -> Estimate | None:
         """Return the deviation of the runs of one configuration, or None if nothing says it.

@@ -31,11 +31,8 @@ def judge(
     results: Iterable[Result],
     figures: Sequence[Figure],
     release: str | None = None,
-    earlier: Iterable[Result] = (),
 ) -> list[Result]:
     """Return ``results`` in their order, each with its reference and its configuration's verdict.
-
-    ``earlier`` results have other repeats, from which the deviation of single runs is known.
 
     A run that failed or has not ended has none. An invalid run has its own verdict, and is not one
     of the repeats. The order of the results does not change their verdicts.
@@ -53,7 +50,10 @@ def judge(
         if own_targets is not None:
             pools.setdefault(key, []).append(result)
             targets.setdefault(key, own_targets)
-    deviations = deviations_of(pools.values(), earlier)
+    deviations = {
+        name: Deviations([[values_of(pool, name)] for pool in pools.values()])
+        for name in {name for of_pool in targets.values() for name in of_pool}
+    }
     verdicts = {
         key: judge_metrics(repeats, targets[key], deviations) for key, repeats in pools.items()
     }
@@ -71,21 +71,6 @@ def judge(
         )
         for (result, verdict, _), key in zip(compared, keys, strict=True)
     ]
-
-
-def deviations_of(
-    pools: Iterable[Sequence[Result]], earlier: Iterable[Result] = ()
-) -> dict[str, Deviations]:
-    """Return the deviations of each metric over all pools of repeats."""
-    pools, others = list(pools), pools_of(earlier)
-    names = {name for pool in pools for result in pool for name in result.metrics.measured}
-    return {
-        name: Deviations(
-            [[values_of(pool, name)] for pool in pools],
-            [[values_of(pool, name)] for pool in others],
-        )
-        for name in names
-    }
 
 
 def pools_of(results: Iterable[Result]) -> list[list[Result]]:

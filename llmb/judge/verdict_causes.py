@@ -93,10 +93,16 @@ def with_causes(judged: Sequence[Result], further_results: Iterable[Result] = ()
 
     ``further_results`` are judged results of the same cluster, to compare with.
     """
+    keys = [
+        (result.verdict.word, pool_key(result))
+        if result.verdict.word in EXPLAINED and result.log is not None
+        else None
+        for result in judged
+    ]
     pools: dict[Hashable, list[Result]] = {}
-    for result in judged:
-        if result.verdict.word in EXPLAINED and result.log is not None:
-            pools.setdefault((result.verdict.word, pool_key(result)), []).append(result)
+    for result, key in zip(judged, keys, strict=True):
+        if key is not None:
+            pools.setdefault(key, []).append(result)
     if not pools:
         return list(judged)
     peers = _find_peers([*judged, *further_results])
@@ -105,15 +111,13 @@ def with_causes(judged: Sequence[Result], further_results: Iterable[Result] = ()
         for key, pool in pools.items()
     }
     return [
-        _explained(result, causes.get((result.verdict.word, pool_key(result)), ()))
-        if result.verdict.word in EXPLAINED
-        else result
-        for result in judged
+        result if key is None else _explained(result, causes[key])
+        for result, key in zip(judged, keys, strict=True)
     ]
 
 
 def _explained(result: Result, causes: tuple[VerdictCause, ...]) -> Result:
-    if not causes or result.log is None:
+    if not causes:
         return result
     reason = "; ".join([*(cause.text for cause in causes), *filter(None, [result.verdict.reason])])
     return replace(result, verdict=replace(result.verdict, causes=causes, reason=reason))

@@ -169,14 +169,6 @@ def test_other_configurations_say_how_much_a_single_run_deviates() -> None:
     assert known.variance.deviation == pytest.approx(0.01, rel=0.3)
 
 
-def test_earlier_sessions_are_used_if_no_configuration_of_this_one_has_repeats() -> None:
-    earlier = [[[1.0, 1.01, 0.99, 1.0, 1.02]], [[3.0, 3.02, 2.99, 3.01, 3.0, 2.97, 3.03, 3.0]]]
-    known = Deviations([[[2.0]], [[3.0]]], earlier, "the baseline").of([2.0], steps=[0.2])
-    assert known is not None
-    assert known.source == "the baseline"
-    assert str(known).startswith("runs deviate by ")
-
-
 def test_nothing_says_how_much_a_single_run_without_steps_deviates() -> None:
     assert Deviations([[[2.0]]]).of([2.0]) is None
 

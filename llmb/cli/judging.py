@@ -2,7 +2,6 @@
 """The states of runs, their results and verdicts, for every command."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from llmb.cli.context import CliContext, completed
@@ -111,8 +110,7 @@ def _read_with_help(
 
 def _in_archive(context: CliContext, result: Result) -> Result:
     """The result with the path in the archive, not that of the unpacked copy."""
-    path = context.shown(Path(result.identity.path))
-    return replace(result, identity=replace(result.identity, path=path))
+    return result.with_identity(path=context.shown(Path(result.identity.path)))
 
 
 def judged(

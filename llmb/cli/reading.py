@@ -10,7 +10,7 @@ from pathlib import Path
 from llmb.cli.context import CliContext
 from llmb.contract.flops import Flops
 from llmb.contract.formats import ParseSpec
-from llmb.contract.gpus import peak_dtype
+from llmb.contract.gpus import peak_at
 from llmb.contract.job import Job
 from llmb.contract.model import ModelShape
 from llmb.contract.record import RunRecord
@@ -34,7 +34,7 @@ from llmb.plugins.loaded import ResultRow
 
 def peak_of(context: CliContext, job: Job) -> float | None:
     """The peak TFLOPS of one GPU at the job's dtype, or None if it is unknown."""
-    return context.config.gpu(job.gpu_type).peak_tflops.get(peak_dtype(job.dtype))
+    return peak_at(context.config.gpu(job.gpu_type), job.dtype)
 
 
 def peaks_of(context: CliContext, runs: Iterable[RunRecord]) -> dict[tuple[str, str], float | None]:

@@ -71,9 +71,9 @@ def all_types(brought: Iterable[GpuTypes] = ()) -> dict[str, GpuType]:
     return by_name
 
 
-def peak_dtype(dtype: str) -> str:
-    """Return the dtype of gpus.yaml whose peak applies to ``dtype``, in any spelling."""
-    return _SPELLINGS.get(dtype, dtype)
+def peak_at(gpu: GpuType | None, dtype: str) -> float | None:
+    """Return the peak TFLOPS of one GPU at ``dtype``, in any spelling, or None if it is unknown."""
+    return None if gpu is None else gpu.peak_tflops.get(_SPELLINGS.get(dtype, dtype))
 
 
 def nearest_type(name: str, candidates: Iterable[str]) -> str | None:

@@ -67,7 +67,11 @@ def read_export(path: Path) -> list[Result]:
 
     Raises UsageError or InputFaults if it has none, LlmbError if it is damaged.
     """
-    data = files.read_json(path)
+    return _results_in(files.read_json(path), path)
+
+
+def _results_in(data: Any, path: Path) -> list[Result]:
+    """Return the results in the ``data`` of a file. Raises as ``read_export``."""
     rows = data.get("results") if isinstance(data, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         hint = "write one: llmb-run results --format json > results.json"
@@ -165,10 +169,9 @@ def read_baseline(install: Path, name: str) -> Baseline:
         hint = suggest(name, names) if names else "accept one: llmb-run baseline accept NAME"
         message = f"baseline '{name}' does not exist"
         raise UsageError(message, hint=hint, code="baseline-unknown", key="NAME", value=name)
-    data = files.read_json(path) or {}
-    return Baseline(
-        called=f"baseline {name}", accepted=_accepted(data), results=tuple(read_export(path))
-    )
+    data = files.read_json(path)
+    results = tuple(_results_in(data, path))
+    return Baseline(called=f"baseline {name}", accepted=_accepted(data), results=results)
 
 
 def baselines(install: Path) -> list[str]:
@@ -183,19 +186,18 @@ def newest_baseline(install: Path) -> str | None:
 
 def baseline_facts(install: Path, name: str) -> dict[str, Any]:
     """Return a baseline's date (ISO 8601 with its offset), its number of runs, and its file."""
-    path = _path(install, name)
-    data = files.read_json(path) or {}
+    baseline = read_baseline(install, name)
     return {
         "name": name,
-        "accepted": _accepted(data),
-        "runs": len(read_export(path)),
-        "file": str(path),
+        "accepted": baseline.accepted,
+        "runs": len(baseline.results),
+        "file": str(_path(install, name)),
     }
 
 
 def _accepted(data: Any) -> str | None:
     """Return when the baseline in ``data`` was accepted."""
-    seconds = data.get("accepted") if isinstance(data, dict) else None
+    seconds = data.get("accepted")
     return times.iso(seconds) if isinstance(seconds, (int, float)) else None
 
 

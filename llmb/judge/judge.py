@@ -96,7 +96,7 @@ def pool_key(result: Result) -> Hashable:
 
 def without_session(result: Result) -> Result:
     """Return ``result`` as of one session with all others: runs that were accepted together."""
-    return replace(result, identity=replace(result.identity, session=None))
+    return result.with_identity(session=None)
 
 
 def why_invalid(result: Result) -> str | None:

@@ -178,7 +178,7 @@ def _base(kind: Kind | None, result: Result) -> Series:
     assert configuration is not None
     batch = Fraction(configuration.gbs or 0, configuration.scale if kind == WEAK else 1)
     alike = replace(configuration, scale=0, gbs=0, gpus_per_node=None)
-    key = pool_key(replace(result, identity=replace(result.identity, configuration=alike)))
+    key = pool_key(result.with_identity(configuration=alike))
     return Series(kind, batch, (key, result.metrics.headline))
 
 

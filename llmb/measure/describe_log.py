@@ -140,14 +140,11 @@ def describe_log(
     and the folders ``fp8/340b/128`` of release 24.11. A name that fits no workload, or several, is
     ignored.
     """
-    kinds = {event.kind for event in samples.checkpoints}
-    logged = Settings(
-        gbs=samples.gbs or samples.environment.gbs,
-        scale=samples.environment.world_size or 0,
-        seq_length=samples.environment.seq_length,
-        saves="save" in kinds,
-        loads="load" in kinds and samples.last == 0,
-    )
+    return describe(settings_named(path, workloads), samples, workloads, overrides, beside)
+
+
+def settings_named(path: Path, workloads: Mapping[str, Workload]) -> Settings:
+    """Return what the names of a log and of its folders say, as ``describe_log`` reads them."""
     names = dict.fromkeys([_cleaned(path.name), *(folder.name for folder in _above(path))])
     dtypes = dtypes_of(workloads)
     named = NOTHING
@@ -157,6 +154,25 @@ def describe_log(
     ):
         if found is not NOTHING and _agree(named, found):
             named = named.or_else(found)
+    return named
+
+
+def describe(
+    named: Settings,
+    samples: Samples,
+    workloads: Mapping[str, Workload],
+    overrides: Settings = NOTHING,
+    beside: LogSettings | None = None,
+) -> Settings:
+    """Return as ``describe_log`` the settings of a log whose names say ``named``."""
+    kinds = {event.kind for event in samples.checkpoints}
+    logged = Settings(
+        gbs=samples.gbs or samples.environment.gbs,
+        scale=samples.environment.world_size or 0,
+        seq_length=samples.environment.seq_length,
+        saves="save" in kinds,
+        loads="load" in kinds and samples.last == 0,
+    )
     settings = overrides.or_else(settings_beside(beside, workloads)).or_else(logged).or_else(named)
     if beside is not None and not settings.dtype:
         settings = replace(settings, dtype=beside.dtype or "")

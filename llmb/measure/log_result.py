@@ -11,7 +11,7 @@ from types import MappingProxyType
 from llmb.contract.failures import Failure
 from llmb.contract.flops import Flops
 from llmb.contract.formats import MEGATRONS, NEMOS, ParseSpec
-from llmb.contract.gpus import CPU, GpuTypes, known_types, peak_dtype
+from llmb.contract.gpus import CPU, GpuTypes, known_types, peak_at
 from llmb.contract.log_settings import LogSettings
 from llmb.contract.model import ModelShape
 from llmb.contract.samples import Samples
@@ -22,9 +22,10 @@ from llmb.measure import facts, find_logs, mlperf, nccl_tests, result_notes, sui
 from llmb.measure.checkpoints import checkpoints_of
 from llmb.measure.describe_log import (
     complete,
-    describe_log,
+    describe,
     missing,
     overridden_by,
+    settings_named,
     trained_by,
 )
 from llmb.measure.failure_causes import Cause
@@ -68,11 +69,12 @@ def result_of_log(
     found in files beside it. ``windows``: of the frameworks that have their own.
     """
     found = beside.get(path)
+    named = NOTHING if workloads is None else settings_named(path, workloads)
     if readers and workloads is not None:
-        named = describe_log(path, Samples(), workloads, overrides, found)
-        if named.workload in workloads:
-            size = named.model_size or workloads[named.workload].default_size
-            reader = readers.get((named.workload, size), reader)
+        known = describe(named, Samples(), workloads, overrides, found)
+        if known.workload in workloads:
+            size = known.model_size or workloads[known.workload].default_size
+            reader = readers.get((known.workload, size), reader)
     try:
         samples, unreadable = _read(path, reader.spec)
     except PatternError as error:  # this log alone
@@ -82,8 +84,8 @@ def result_of_log(
         return Result(identity=identity, status=UNKNOWN, reason=unreadable, unreadable=True)
     settings, overridden = overrides, tuple[Override, ...]()
     if workloads is not None:
-        settings = describe_log(path, samples, workloads, overrides, found)
-        logged = describe_log(path, samples, workloads, beside=found)
+        settings = describe(named, samples, workloads, overrides, found)
+        logged = describe(named, samples, workloads, beside=found)
         overridden = overridden_by(overrides, logged)
     workload = (workloads or {}).get(settings.workload)
     trained = trained_by(settings, workload)
@@ -99,6 +101,7 @@ def result_of_log(
     types = known_types() if types is None else types
     last = samples.max_iteration if samples.last is None else samples.last
     steps = None if last is None else last + 1
+    peak = peak_at(types.get(settings.gpu_type or ""), settings.dtype)
     is_profiled = settings.profile and configuration is None
     metrics = metrics_of(
         samples,
@@ -109,7 +112,7 @@ def result_of_log(
         steps=steps,
         window=window or _window_beside(found, steps),
         window_parts=windows.get(settings.framework),
-        peak_tflops=None if trained.other_dtype else _peak(settings, types),
+        peak_tflops=None if trained.other_dtype else peak,
         nodes=_nodes(settings, types),
         profiled=facts.PROFILED if is_profiled else find_logs.profiled_beside(path, found),
     )
@@ -242,8 +245,3 @@ def _nodes(settings: Settings, types: GpuTypes) -> int | None:
             else max(any_type.gpus_per_node for any_type in types.values())
         )
     )
-
-
-def _peak(settings: Settings, types: GpuTypes) -> float | None:
-    gpu_type = types.get(settings.gpu_type or "")
-    return gpu_type.peak_tflops.get(peak_dtype(settings.dtype)) if gpu_type else None

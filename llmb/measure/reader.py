@@ -33,6 +33,9 @@ class LogReader:
     failures: tuple[Failure, ...] = ()  #: causes of plugins, after llmb's own
 
 
+OWN_READER = LogReader()  # of a log that llmb reads alone
+
+
 def reader_of(
     workload: Workload,
     size: str | None,
@@ -83,7 +86,7 @@ def keep_reader(run: RunRecord, reader: LogReader) -> None:
         reader = replace(reader, spec=replace(reader.spec, samples=None))
         data = {_METRICS_ALONE: reader} if reader.metrics else {}
     else:
-        data = {_READER: reader} if reader != LogReader() else {}
+        data = {_READER: reader} if reader != OWN_READER else {}
     if not data:
         return
     with contextlib.suppress(LlmbError):

@@ -2,8 +2,8 @@
 """One run's result: the run's identity, how it ended, its metrics, and its verdict."""
 
 from collections.abc import Mapping
-from dataclasses import field
-from typing import NamedTuple
+from dataclasses import field, replace
+from typing import Any, NamedTuple, Self
 
 from llmb.contract.metrics import (
     MFU,
@@ -208,6 +208,10 @@ class Result:
     verdict: Verdict = Verdict()
     nodes: tuple[NodeFacts, ...] = ()  #: as far as the log and their telemetry describe them
     unreadable: bool = False  #: its log exists, and llmb or its plugin cannot read it
+
+    def with_identity(self, **values: Any) -> Self:
+        """Return the result with these fields of its identity."""
+        return replace(self, identity=replace(self.identity, **values))
 
     @property
     def is_open(self) -> bool:

@@ -28,7 +28,7 @@ from llmb.measure.checkpoints import Checkpoints
 from llmb.measure.facts import LogFacts, NodeFacts
 from llmb.measure.failure_causes import Cause
 from llmb.measure.losses import LossCurve
-from llmb.measure.reader import LogReader
+from llmb.measure.reader import OWN_READER, LogReader
 from llmb.measure.result import CANCELLED, FAILED, SUCCESS, Identity, Metrics, Result
 from llmb.measure.statistics import Statistics
 from llmb.measure.sustained import Sustained
@@ -94,7 +94,7 @@ class Summary:
     @property
     def log_reader(self) -> LogReader:
         """The reader that read the log."""
-        return self.reader or LogReader()
+        return self.reader or OWN_READER
 
     @property
     def flops(self) -> Flops | None:
@@ -242,7 +242,7 @@ def keep(
         "llmb_version": __version__,
         "made_from": {name: stamps[name] for name in _used(result, path, stamps)},
         "peak_tflops": peak_tflops,
-        "reader": None if reader == LogReader() else reader,
+        "reader": None if reader == OWN_READER else reader,
         "result": row,
     }
     with contextlib.suppress(LlmbError):

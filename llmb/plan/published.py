@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 
-from llmb.contract.gpus import known_types, peak_dtype
+from llmb.contract.gpus import known_types, peak_at
 from llmb.contract.metrics import (
     STEP_TIME,
     TOKENS_PER_SECOND,
@@ -109,8 +109,7 @@ def release_order(release: str) -> tuple[tuple[int, str], ...]:
 
 def peak_of(figure: Figure) -> float | None:
     """Return the dense peak TFLOPS of one GPU for the figure's dtype, or None if unknown."""
-    gpu = known_types().get(figure.gpu_type)
-    return gpu.peak_tflops.get(peak_dtype(figure.dtype)) if gpu else None
+    return peak_at(known_types().get(figure.gpu_type), figure.dtype)
 
 
 def mfu_as_published(figure: Figure, seconds: float) -> float | None:

@@ -148,10 +148,8 @@ class PublishedTable:
 
     def _figure(self, workload: Workload, metric: MetricSpec, scale: int) -> Figure:
         text = str(scale)
-        percent, gpu = self.mfu_percent.get(text), workload.gpu_types.get(self.gpu)
-        peak = self.peak_tflops or (
-            gpu.peak_tflops.get(gpus.peak_dtype(self.dtype)) if gpu is not None else None
-        )
+        percent = self.mfu_percent.get(text)
+        peak = self.peak_tflops or gpus.peak_at(workload.gpu_types.get(self.gpu), self.dtype)
         whole_days = all(days == int(days) for days in self.days_per_1t_tokens.values())
         return Figure(
             release=self.release,

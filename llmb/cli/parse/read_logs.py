@@ -257,7 +257,7 @@ def _warn_of_copies(results: Iterable[Result]) -> None:
 def _with_path(result: Result, shown: Mapping[Path, Path]) -> Result:
     """The result with the path to show for its log. The log of a run keeps its path."""
     path = Path(result.identity.path)
-    return replace(result, identity=replace(result.identity, path=str(shown.get(path, path))))
+    return result.with_identity(path=str(shown.get(path, path)))
 
 
 def _in_folder(result: Result, folders: Sequence[Path]) -> Result:
@@ -270,8 +270,7 @@ def _in_folder(result: Result, folders: Sequence[Path]) -> Result:
     log = Path(result.identity.path)
     containing = [path for path in folders if log.is_relative_to(path)]
     folder = max(containing, key=lambda path: len(path.parts), default=None)
-    session = None if folder is None else str(folder)
-    return replace(result, identity=replace(result.identity, session=session))
+    return result.with_identity(session=None if folder is None else str(folder))
 
 
 def _results(
@@ -357,6 +356,5 @@ def _recorded(
         == SUCCESS
     ):
         state = JobState(state=COMPLETED)
-    gpu = context.plugins.gpu_types.get(run.job.gpu_type)
-    peak = gpu.peak_tflops.get(gpus.peak_dtype(run.job.dtype)) if gpu else None
+    peak = gpus.peak_at(context.plugins.gpu_types.get(run.job.gpu_type), run.job.dtype)
     return reading.result_of(context, run, state, peak, window)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from llmb.contract.gpus import GpuType, known_types, peak_dtype
+from llmb.contract.gpus import GpuType, known_types, peak_at
 from llmb.contract.sbatch import SlurmConfig, SlurmOptions
 from llmb.contract.schema import (
     ClusterConfig,
@@ -730,15 +730,13 @@ def test_the_known_types() -> None:
 
 
 def test_the_peak_of_each_way_in_which_fp8_scales() -> None:
-    spelled = {
-        "fp8_cs": "fp8",
-        "fp8_sc": "fp8",
-        "fp8_mx": "mxfp8",
-        "mxfp8": "mxfp8",
-        "nvfp4": "nvfp4",
-        "bf16": "bf16",
-    }
-    assert {name: peak_dtype(name) for name in spelled} == spelled
+    gpu = GpuType(
+        gpus_per_node=8, peak_tflops={"fp8": 2.0, "mxfp8": 3.0, "nvfp4": 4.0, "bf16": 1.0}
+    )
+    spelled = ("fp8_cs", "fp8_sc", "fp8_mx", "mxfp8", "nvfp4", "bf16", "fp32")
+    peaks = [peak_at(gpu, name) for name in spelled]
+    assert peaks == [2.0, 2.0, 3.0, 3.0, 4.0, 1.0, None]
+    assert peak_at(None, "bf16") is None
 
 
 def test_of_two_spellings_of_a_workload_its_key_wins() -> None:

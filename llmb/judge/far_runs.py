@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find runs that are far from their own repeats: one stalled run widens every interval. Pure."""
 
-import statistics
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from llmb.core.names import listed
 from llmb.judge.reference import relative
 from llmb.measure.result import Result
-from llmb.measure.statistics import OUTLIER_DEVIATIONS, usual_deviation
+from llmb.measure.statistics import OUTLIER_DEVIATIONS, quantile, usual_deviation
 
 _LEAST_REPEATS = 3  # of which two agree
 _NAMED = 3  # in a reason
@@ -45,7 +44,7 @@ def far_in(pool: Sequence[Result]) -> list[FarRun]:
     ]
     if len(measured) < _LEAST_REPEATS:
         return []
-    median = statistics.median(value.mean for _, value in measured)
+    median = quantile(sorted(value.mean for _, value in measured), 0.5)
     differences = [value.mean / median - 1 for _, value in measured]
     limit = max(OUTLIER_DEVIATIONS * usual_deviation(differences), _FAR)
     return [

@@ -2,7 +2,6 @@
 """Read a training log into samples: one pass for literal text, patterns only on its hits."""
 
 import math
-import statistics
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -13,6 +12,7 @@ from llmb.errors import LlmbError
 from llmb.measure import superbench, whole_log
 from llmb.measure.log_conditions import AT_THE_START
 from llmb.measure.nccl_tests import samples_of_report
+from llmb.measure.statistics import quantile
 from llmb.measure.step_collector import Collector, ReadState
 
 
@@ -103,7 +103,7 @@ def progress(path: Path, state: ReadState | None = None) -> tuple[LogProgress | 
     if samples.max_iteration is None or samples.last is None:
         return None, state
     times = [step.step_time for step in samples.steps[-RECENT:] if math.isfinite(step.step_time)]
-    step_time = statistics.median(times) if times else None
+    step_time = quantile(sorted(times), 0.5) if times else None
     return LogProgress(samples.max_iteration, samples.last, step_time), state
 
 

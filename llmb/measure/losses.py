@@ -3,7 +3,7 @@
 
 import itertools
 import math
-import statistics
+from collections import Counter
 
 from llmb.contract.samples import Samples
 from llmb.core.values import dataclass
@@ -34,8 +34,10 @@ def loss_curve(samples: Samples) -> LossCurve | None:
         interval *= 2
     if interval > 1:
         pairs = itertools.pairwise(samples.steps)
-        usual = statistics.mode(after.iteration - before.iteration for before, after in pairs)
-        line = max(1, usual)  # a plugin's samples may have one iteration several times
+        intervals = Counter(after.iteration - before.iteration for before, after in pairs)
+        line = max(
+            1, intervals.most_common(1)[0][0]
+        )  # a plugin's samples may have one iteration several times
     kept = [step for step in steps if step.iteration // line % interval == 0 or step is steps[-1]]
     return LossCurve(
         iterations=tuple(step.iteration + samples.first for step in kept),

@@ -3,7 +3,6 @@
 
 import math
 import re
-import statistics
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -39,7 +38,7 @@ def read_whole_log(path: Path, spec: ParseSpec) -> Samples:
         columns = {name: values_in(text, form, name) for name in patterns}
     matched = {name: values for name, values in columns.items() if values}
     if len(set(map(len, matched.values()))) > 1:  # no value belongs to one of the others
-        matched = {name: [statistics.fmean(values)] for name, values in matched.items()}
+        matched = {name: [math.fsum(values) / len(values)] for name, values in matched.items()}
     rows = zip(*matched.values(), strict=True)
     steps = [_step(number, dict(zip(matched, row, strict=True))) for number, row in enumerate(rows)]
     last = len(steps) - 1 if steps else None

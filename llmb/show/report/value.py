@@ -4,7 +4,7 @@
 from collections.abc import Mapping
 from dataclasses import field
 from datetime import datetime
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from llmb.contract.job import Job
 from llmb.contract.report_section import ReportSection
@@ -13,11 +13,13 @@ from llmb.contract.samples import Samples
 from llmb.core.values import dataclass
 from llmb.judge import value as judge
 from llmb.judge.export import Baseline
-from llmb.judge.scaling import ScalingPoint
 from llmb.judge.value import FAIL_BELOW, SUSPICIOUS_ABOVE, WARN_BELOW
 from llmb.measure.failure_causes import CANCELLED_KIND, Cause, FailureGroup
 from llmb.measure.result import CANCELLED, FAILED, PENDING, RUNNING, UNKNOWN, Result
 from llmb.plan.published import Figure
+
+if TYPE_CHECKING:  # it imports fractions
+    from llmb.judge.scaling import ScalingPoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +162,7 @@ class Report:
     #: The causes of failures with their runs.
     failures: tuple[FailureGroup, ...] = ()
     #: The scaling of each configuration.
-    points: tuple[ScalingPoint, ...] = ()
+    points: "tuple[ScalingPoint, ...]" = ()
     #: The published figures of its workloads.
     figures: tuple[Figure, ...] = ()
     #: The requested release.

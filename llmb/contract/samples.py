@@ -222,16 +222,6 @@ class NcclTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
-    """The values that a suite of benchmarks reports of one benchmark, not of single steps."""
-
-    #: The suite, such as ``superbench``.
-    suite: str
-    #: By metric, one for each rank, run and node, in the suite's unit.
-    values: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Samples:
     """The last attempt of a log."""
 
@@ -258,8 +248,9 @@ class Samples:
     mlperf: MlPerf | None = None
     #: The last one of nccl-tests, None without any.
     nccl_table: NcclTable | None = None
-    #: None for a log of no suite of benchmarks.
-    figures: Figures | None = None
+    #: What a suite of benchmarks reports, not of single steps: by metric, one value for each rank,
+    #: run and node, in the suite's unit. None for a log of no suite.
+    figures: Mapping[str, tuple[float, ...]] | None = None
     #: Pairs of an iteration and the byte of the log at which its line begins.
     offsets: tuple[tuple[int, int], ...] = field(default=(), compare=False, repr=False)
     #: Why the run failed although its program ended without an error, None if it did not: ``3 of

@@ -23,8 +23,8 @@ class FarRun(NamedTuple):
 
     def __str__(self) -> str:
         """As in ``k2x00cde is 0.45 of the median of its 4 repeats``."""
-        run = self.result.identity.run or self.result.identity.path
-        return f"{run} is {self.ratio:.3g} of the median of its {self.repeats} repeats"
+        name = self.result.identity.name
+        return f"{name} is {self.ratio:.3g} of the median of its {self.repeats} repeats"
 
 
 def far_runs(pools: Iterable[Sequence[Result]]) -> list[FarRun]:

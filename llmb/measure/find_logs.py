@@ -144,8 +144,8 @@ def logs_of(record: RunRecord, log: Path) -> list[Path]:
     """
     # without the folder, or the right to read it, there are none: reading the log says so
     folder = log.parent
-    paths = [folder / name for name in _names(folder) if name.endswith(_LOGS)]
-    beside = [path for path in paths if path.suffix in _LOGS and files.is_file(path)]
+    paths = (folder / name for name in _names(folder) if name.endswith(_LOGS))
+    beside = [path for path in paths if files.is_file(path)]
     return list(dict.fromkeys((log, record.batch_log, *sorted(beside))))
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from llmb.contract.metrics import LOWER, STEP_TIME, Better, MetricSpec
-from llmb.contract.samples import Environment, Figures, NcclTable, Samples, Step
+from llmb.contract.samples import Environment, NcclTable, Samples, Step
 from llmb.core.scan import open_log, plain, read_chunks
 from llmb.measure import suites
 from llmb.measure.result import Metrics
@@ -78,7 +78,7 @@ def samples_of_results(path: Path, stream: BinaryIO, read_text: ReadText) -> Sam
     return replace(
         samples,
         framework=samples.framework or NAME,
-        figures=Figures(suite=NAME, values={name: tuple(all_) for name, all_ in values.items()}),
+        figures={name: tuple(all_) for name, all_ in values.items()},
         failed="; ".join(faults[:3]) or None,
     )
 
@@ -251,7 +251,7 @@ def _of_summary(stream: BinaryIO) -> Samples | None:
     return Samples(
         framework=NAME,
         environment=Environment(hosts=tuple(dict.fromkeys(hosts))),
-        figures=Figures(suite=NAME, values={name: tuple(all_) for name, all_ in values.items()}),
+        figures={name: tuple(all_) for name, all_ in values.items()},
         failed="; ".join(faults[:3]) or None,
     )
 
@@ -261,12 +261,12 @@ def with_figures(metrics: Metrics, samples: Samples) -> Metrics:
 
     The first one is the headline if there is no other. No verdict is about them.
     """
-    if samples.figures is None or not samples.figures.values:
+    if not samples.figures:
         return metrics
     from statistics import fmean, pstdev  # takes 3 ms, which few logs need
 
     measured = {}
-    for name, values in samples.figures.values.items():
+    for name, values in samples.figures.items():
         unit, better = unit_of(name)
         spec = MetricSpec(name=name, unit=unit, better=better, judged=False)
         measured[name] = spec.measured(fmean(values), pstdev(values), len(values))

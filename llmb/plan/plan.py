@@ -134,17 +134,17 @@ def _plan_entry(
 
 
 def resolve(
-    entry: JobEntry, workloads: Mapping[str, Workload], gpu_type: str, rows: str | None = None
+    entry: JobEntry, workloads: Mapping[str, Workload], gpu_type: str, rows: str
 ) -> tuple[Workload, str]:
     """The workload and the size that an entry names, or the size's proxy. Raises UsageError.
 
-    ``rows`` is the known type whose rows apply to ``gpu_type`` (None: its own). Hints offer what
+    ``rows`` is the known type whose rows apply to ``gpu_type``. Hints offer what
     runs on it.
     """
     sizes = {key: workload.sizes for key, workload in workloads.items()}
 
     def here(key: str) -> list[str]:
-        return framework.sizes_on(workloads[key], rows or gpu_type)
+        return framework.sizes_on(workloads[key], rows)
 
     named_workload, named_size = entry.settings.workload, entry.settings.model_size
     key, size = find_workload_and_size(named_workload, sizes, on=gpu_type, usable_sizes=here)

@@ -41,7 +41,7 @@ def offered() -> Workloads:
 def test_a_recipe_names_a_workload_and_a_size(
     name: str, size: str | None, found: tuple[str, str], offered: Workloads
 ) -> None:
-    workload, chosen = resolve(job_entry(name, size or ""), offered, "gb300")
+    workload, chosen = resolve(job_entry(name, size or ""), offered, "gb300", "gb300")
     assert (workload.key, chosen) == found
     if size is not None:
         assert find_workload(name, offered) == workload.key

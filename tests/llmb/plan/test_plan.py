@@ -56,7 +56,7 @@ def plan(
 def test_names_in_every_spelling(
     name: str, size: str | None, found: tuple[str, str], workloads: Workloads
 ) -> None:
-    workload, chosen = resolve(request(name, size=size), workloads, "h100")
+    workload, chosen = resolve(request(name, size=size), workloads, "h100", "h100")
     assert (workload.key, chosen) == found
 
 
@@ -78,7 +78,7 @@ def test_an_unknown_name(
     wording: Callable[..., None],
 ) -> None:
     with pytest.raises(UsageError) as raised:
-        resolve(request(**changes), workloads, "h100")
+        resolve(request(**changes), workloads, "h100", "h100")
     assert (raised.value.code, raised.value.value) == (code, value)
     wording("submit-all", describe(raised.value))
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The metrics of benchmarks by name, each with a unit and the direction in which it is better."""
 
+import math
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import fields
@@ -54,6 +55,16 @@ class MetricSpec(Bounds):
     judged: bool = True
 
     def __post_init__(self) -> None:
+        for name in ("minimum", "maximum"):
+            limit = getattr(self, name)
+            if isinstance(limit, float) and not math.isfinite(limit):
+                raise KeyFaultError(
+                    f"{limit} is no finite number",
+                    name,
+                    hint="write a number, or remove the key",
+                    code="number-not-finite",
+                    value=limit,
+                )
         if not 0 < self.fail_below <= self.warn_below <= self.suspicious_above:
             message = "fail_below, warn_below and suspicious_above must ascend from above 0"
             raise KeyFaultError(

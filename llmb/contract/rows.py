@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One row of a workload's table: GPU types, dtypes and scales, parallelism and batch."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable
@@ -180,6 +181,9 @@ class Row:
         for dtype in self.dtype:
             check_word(dtype, "dtype")
         require_positive(self)
+        if self.memory_gb is not None and not 0 < self.memory_gb < math.inf:
+            message = f"must be above 0 and finite, not {self.memory_gb:g}"
+            raise KeyFaultError(message, "memory_gb", value=self.memory_gb)
         for dtype in self.userbuffers:
             if dtype not in self.dtype:
                 hint = f"the row is for {', '.join(self.dtype)}"

@@ -72,6 +72,9 @@ def convert(kind: Any, value: Any, text: str | None = None) -> Any:
         shown = "null" if value is None else repr(value)
         message = f"must be {KINDS.get(kind, kind)}, not {shown}"
         raise KeyFaultError(message, hint=_fix(kind, value), code="value-type")
+    if kind is float and not math.isfinite(value):
+        hint = "write a number, or remove the key"
+        raise KeyFaultError(f"{value} is no finite number", hint=hint, code="number-not-finite")
     return value
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every metric with a reference or limits is judged, and the worst decides."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from llmb.contract.metrics import TRAINING_BY_NAME, Better, Measured, MetricSpec
 from llmb.contract.settings import Settings
 from llmb.contract.spec import Workload, read_workload
 from llmb.contract.window import Window
-from llmb.errors import LlmbError
+from llmb.errors import KeyFaultError, LlmbError
 from llmb.judge.compare import judged_against, to_data, with_measured
 from llmb.judge.judge import judge
 from llmb.judge.per_metric import only_by
@@ -205,12 +206,24 @@ def test_a_workload_says_which_metrics_are_judged_and_by_what(tmp_path: Path) ->
         ("judge: [busbw]", "judge: [busbandwidth]", "metric-unknown"),
         ("fail_below: 0.9", "fail_below: 0.99", "bounds-invalid"),
         ("fail_below: 0.9", "maximum: 300", "bounds-invalid"),
+        ("minimum: 360", "minimum: .nan", "number-not-finite"),
+        ("fail_below: 0.9", "maximum: .inf", "number-not-finite"),
+        ("scales: 1", "scales: 1, memory_gb: .nan", "number-not-finite"),
+        ("scales: 1", "scales: 1, memory_gb: -4", "value-not-allowed"),
     ],
 )
 def test_wrong_bounds_are_faults(tmp_path: Path, before: str, after: str, code: str) -> None:
     with pytest.raises(LlmbError) as error:
         workload(tmp_path, WORKLOAD.replace(before, after))
     assert code in str([getattr(fault, "code", "") for fault in getattr(error.value, "faults", [])])
+
+
+@pytest.mark.parametrize("limit", ["minimum", "maximum"])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_metric_made_by_code_has_finite_limits(limit: str, value: float) -> None:
+    with pytest.raises(KeyFaultError) as caught:
+        MetricSpec(name="bw", **{limit: value})
+    assert (caught.value.code, caught.value.path) == ("number-not-finite", (limit,))
 
 
 def test_no_reference_stays_no_reference() -> None:

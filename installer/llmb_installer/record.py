@@ -236,6 +236,13 @@ def is_unfinished(install: Path) -> bool:
     return (install / UNFINISHED).exists() or not (install / CONFIG_FILE).exists()
 
 
+def is_interrupted(install: Path) -> bool:
+    """Return True if the installation in ``install`` ended before a workload was installed."""
+    if (install / CONFIG_FILE).exists() or load(install).config:
+        return False
+    return running_installer(install) is None
+
+
 def last_unfinished(environ: Mapping[str, str]) -> Path | None:
     """The unfinished installation that this user began last on this machine. None without one."""
     install = _pointed(environ)
@@ -285,6 +292,14 @@ def remove_leftovers(install: Path) -> None:
 def remove_unwanted_parts(install: Path) -> None:
     """Remove partial downloads of steps that are not needed any more."""
     _remove([*install.glob("repos/.*.part"), *install.glob("datasets/hub/*/.*.part")])
+
+
+def remove_all_parts(install: Path) -> None:
+    """Remove what steps left that did not finish, once no finished step is recorded."""
+    remove_leftovers(install)
+    remove_unwanted_parts(install)
+    _remove([*install.glob("venvs/.*.????????"), *install.glob("venvs/.*.????????.link")])
+    _remove(path for path in install.glob("images/.*.part") if _age(path) > _OTHERS)
 
 
 def _age(path: Path) -> float:

@@ -12,6 +12,7 @@ import functools
 import json
 import os
 import re
+import shlex
 import threading
 import time
 import uuid
@@ -142,7 +143,7 @@ def _held(folder: Path, name: str, owner: process.ProcessId | None) -> LockHeldE
     else:
         hint += (
             f"; if it has died, the lock expires after {STALE_AFTER / 60:.0f} minutes, or remove"
-            f" it: rm {file}"
+            f" it: rm {shlex.quote(str(file))}"
         )
     return LockHeldError(message, hint=hint, code=code, value=file)
 

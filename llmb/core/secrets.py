@@ -79,7 +79,8 @@ def _read_file(path: Path) -> dict[str, str]:
         mode = path.stat().st_mode & 0o777
         if mode & 0o077:
             message = f"others can read {path}: its mode is {mode:o}"
-            raise LlmbError(message, hint=f"chmod 600 {path}", code="secrets-readable", value=path)
+            fix = f"chmod 600 {shlex.quote(str(path))}"
+            raise LlmbError(message, hint=fix, code="secrets-readable", value=path)
         lines = _lines(path)
     except FileNotFoundError:
         return {}

@@ -227,7 +227,7 @@ def read_netrc(
     except (OSError, UnicodeDecodeError) as error:
         message, hint = (
             f"{path} cannot be read: {error}",
-            f"make it readable for you alone: chmod 600 {path}",
+            f"make it readable for you alone: chmod 600 {shlex.quote(str(path))}",
         )
         raise PullError(message, hint=hint, code="credentials-unreadable", key=str(path)) from error
     machines = parse_netrc(text)

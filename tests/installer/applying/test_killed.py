@@ -160,6 +160,31 @@ def test_interrupted(site: Any, number: int) -> None:
     assert site.leftovers() == []
 
 
+def test_an_interrupted_installation_can_be_uninstalled(site: Any) -> None:
+    note = site.folder / "pid"
+    command = f"echo $$ > {note}; sleep 600"
+    site.workload("pretrain_a", Venv(name="small", requirements=("small==1",)), waiting(command))
+    with subprocess.Popen(
+        site.argv(), env=site.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as first:
+        wait_until(lambda: note.exists() and note.read_text().strip())
+        first.send_signal(signal.SIGINT)
+    assert (site.install / "venvs" / "small").exists()
+    half_built = site.install / "venvs" / ".other.0123abcd"
+    half_built.mkdir()
+    words = ("--install", site.install)
+    shown = site.run("uninstall", "--dry-run", *words)
+    assert (shown.returncode, half_built.exists()) == (0, True), shown.stderr
+    assert "  venv small" in shown.stdout
+    assert "cluster_config.yaml" not in shown.stdout
+    for removed in ("venv small", "nothing was built"):
+        done = site.run("uninstall", "--yes", *words)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert removed in done.stdout
+    assert [*(site.install / "venvs").iterdir()] == []
+    assert site.record()["steps"] == {}
+
+
 def test_what_a_killed_installer_left_running_is_ended_by_the_next_one(site: Any) -> None:
     """Programs of a step are in groups of their own, which nobody kills with the installer."""
     note = site.folder / "pid"

@@ -442,6 +442,7 @@ def test_uninstall_removes_what_was_built_and_keeps_the_runs(both: Any) -> None:
     shown = both.run("uninstall", "--dry-run", *words)
     assert shown.returncode == 0, shown.stderr
     assert "  venv small" in shown.stdout
+    assert "results of 0 runs," in shown.stdout
     assert f"rm -r {both.install}" in shown.stdout
     assert (both.install / "venvs" / "small").exists()
     assert both.run("uninstall", *words).returncode == 2, "without a terminal it needs --yes"

@@ -25,6 +25,7 @@ from llmb.plan.limits import ClusterLimits
 from llmb.plugins.loaded import Plugins
 from llmb.plugins.settings import Sections
 
+_OF_ANY = "h100"  # a GPU type with several in a node, as rows for any type must serve
 NO_SETTINGS: Sections = {}
 _INSTALL = Path("/install")
 
@@ -198,8 +199,11 @@ def _jobs(
 ) -> Iterator[api.Job | Fault]:
     """The job of each GPU type, dtype and scale of a row, or its fault."""
     workload = case.workload
-    row_types = (CPU if gpu == ANY_GPU else gpu for gpu in row.gpu)
-    for gpu, dtype, scale in itertools.product(row_types, row.dtype, row.scales.counts):
+    row_types = [CPU if gpu == ANY_GPU else gpu for gpu in row.gpu]
+    # On a cluster too, where a job may have to fill whole nodes, unless it may have any scale.
+    of_any = ANY_GPU in row.gpu and not workload.sizes[size].any_scale
+    tried_types = [*row_types, *([_OF_ANY] if of_any else [])]
+    for gpu, dtype, scale in itertools.product(tried_types, row.dtype, row.scales.counts):
         if gpu not in types:
             continue
         limits = ClusterLimits(
@@ -219,9 +223,16 @@ def _jobs(
             strong_scaling=row.strong_scaling,
         )
         try:
-            yield configure(settings, workload, limits)[0]
+            job = configure(settings, workload, limits)[0]
         except UsageError as error:
-            yield key.fault(error.message, "fix the row, or the model's shape", code="row-invalid")
+            message, fix = error.message, "fix the row, or the model's shape"
+            if error.code == "nodes-not-full":
+                message = f"{message} GPUs on {gpu}"
+                fix = "add 'whole_nodes: false' to the size, or choose scales of whole nodes"
+            yield key.fault(message, fix, code="row-invalid")
+        else:
+            if gpu in row_types:
+                yield job
 
 
 def _tried(jobs: Sequence[api.Job], workload: api.Workload) -> list[api.Job]:

@@ -142,9 +142,14 @@ def check(context: CliContext, file: Path | None, log: Path | None, workload: st
     kinds = list(plugins.cluster_types().values())
     plugins.variables()  # finds the wrong ones
     plugins.commands()
+    plugins.try_failures()
     problems = plugins.problems
     if workload is not None:
-        sources = _sources_named(plugins, workload)
+        try:
+            sources = _sources_named(plugins, workload)
+        except UsageError:  # one that is skipped may have it
+            _say_problems(problems)
+            raise
         workloads = {
             key: workload_spec
             for key, workload_spec in workloads.items()
@@ -152,10 +157,7 @@ def check(context: CliContext, file: Path | None, log: Path | None, workload: st
         }
         kinds = [kind for kind in kinds if kind.source in sources]
         problems = [problem for problem in problems if problem.source in sources]
-    for problem in problems:
-        until = f"plugin {problem.source} is skipped until this is fixed"
-        faults = list(problem.faults) or [Fault(place=problem.source, message=problem.reason)]
-        say(describe(InputFaults(faults, hint=until if problem.faults else None)))
+    _say_problems(problems)
     faulty_figures = context.faulty_figures(workloads)
     config, faults = _config(context), list[Fault]()
     sections = _settings(context, config, faults)
@@ -183,6 +185,13 @@ def check(context: CliContext, file: Path | None, log: Path | None, workload: st
                 say(f"note: {note}")
     console.echo(f"{count} plugin{'' if count == 1 else 's'} checked, no faults")
     return 0
+
+
+def _say_problems(problems: Iterable[Problem]) -> None:
+    for problem in problems:
+        until = f"plugin {problem.source} is skipped until this is fixed"
+        faults = list(problem.faults) or [Fault(place=problem.source, message=problem.reason)]
+        say(describe(InputFaults(faults, hint=until if problem.faults else None)))
 
 
 def _plugins_of_file(file: Path) -> Plugins:

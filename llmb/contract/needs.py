@@ -4,6 +4,7 @@
 import re
 from pathlib import Path, PurePosixPath
 
+from llmb.contract.switches import parse_image
 from llmb.core.checked import check_types
 from llmb.core.values import dataclass
 from llmb.errors import KeyFaultError
@@ -30,6 +31,18 @@ class Image:
 
     def __post_init__(self) -> None:
         check_types(self)
+        is_bare = re.fullmatch(r"[\w.-]+", self.reference) is not None  # ubuntu: its latest tag
+        try:
+            parse_image(f"{self.reference}:latest" if is_bare else self.reference)
+        except ValueError as error:
+            message = str(error).replace(f"'{self.reference}:latest'", f"'{self.reference}'")
+            raise KeyFaultError(
+                message,
+                "reference",
+                hint="write one such as nvcr.io/nvidia/nemo:25.04.01",
+                code="reference-invalid",
+                value=self.reference,
+            ) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -78,7 +78,20 @@ def parse_image(text: str) -> str:
             f"'{text}' is not an image: write a reference, nvcr.io/nvidia/nemo:25.09, or the path"
             " of a .sqsh"
         )
+    if not is_path and (name := _repository(plain)) != name.lower():
+        raise ValueError(
+            f"'{text}' is not an image: registries have names in lower case, such as {name.lower()}"
+        )
     return plain
+
+
+def _repository(reference: str) -> str:
+    """The name of an image's repository, without its registry, tag and digest."""
+    named = reference.removeprefix("docker://").partition("@")[0]
+    registry, separator, path = named.partition("#" if "#" in named else "/")
+    # as docker does: a registry if it looks like a host
+    has_registry = separator and (re.search("[.:]", registry) or registry == "localhost")
+    return (path if separator == "#" or has_registry else named).partition(":")[0]
 
 
 def absolute_image(text: str) -> str:

@@ -304,12 +304,28 @@ class Plugins:
             failure for source in self.sources for failure in self._listed(source, _FAILURES)
         )
 
+    def try_failures(self) -> None:
+        """Ask every plugin for its causes of failures: what fails is then among ``problems``."""
+        for source in self.sources:
+            answer = self._list_or_problem(source, _FAILURES)
+            if isinstance(answer, Problem):
+                console.is_first(str(answer))  # the caller prints it as a fault
+
     def _listed(self, source: str, listing: _Listing, **arguments: Any) -> Sequence[Any]:
         """Return the list that a plugin's hook returns, empty if it has none or a wrong one."""
+        answer = self._list_or_problem(source, listing, **arguments)
+        if isinstance(answer, Problem):
+            console.warn_once(str(answer))
+            return ()
+        return answer
+
+    def _list_or_problem(
+        self, source: str, listing: _Listing, **arguments: Any
+    ) -> Sequence[Any] | Problem:
         if self.calls.implementation(source, listing.hook) is None:
             return ()
         try:
-            answer = self._answer(source, listing.hook, **arguments)
+            answer: Any = self._answer(source, listing.hook, **arguments)
             kind = getattr(api, listing.kind)
             if not isinstance(answer, (list, tuple)) or not all(
                 isinstance(item, kind) for item in answer
@@ -319,9 +335,8 @@ class Plugins:
         except LlmbError as error:
             problem = replace(problem_of_error(source, error), part=listing.part)
             self._refuse(problem)
-            console.warn_once(str(problem))
-            return ()
-        return answer
+            return problem
+        return cast("Sequence[Any]", answer)
 
     @cached_property
     def gpu_types(self) -> dict[str, api.GpuType]:

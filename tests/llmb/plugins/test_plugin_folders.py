@@ -305,3 +305,93 @@ def test_a_package_that_imports_no_hook_is_no_plugin(
     init = "from acme import llmb_tools, llmb_clusters_of\nraise SystemExit('ran')\n"
     write_folder(tmp_path / "acme_tools", {"__init__.py": init})
     assert rows(tmp_path) == {}
+
+
+READ = """
+from pathlib import Path
+from llmb.api import hookimpl, read_workload
+
+@hookimpl
+def llmb_workload():
+    return read_workload(Path(__file__).with_name("workload.yaml"))
+"""
+TABLE = """\
+key: mm
+title: Products
+default_size: a
+default_dtype: bf16
+metrics: [{name: bw, unit: GB/s}]
+launch: {program: "true"}
+parse: {patterns: {bw: 'bw (?P<value>[0-9.]+)'}}
+sizes:
+  a:
+    whole_nodes: false
+    rows: [{gpu: any, dtype: bf16, scales: [1, 2]}]
+"""
+
+
+def test_the_reason_why_a_named_plugin_is_skipped(llmb_run: Command, tmp_path: Path) -> None:
+    table = TABLE.replace("default_size: a", "default_size: b")
+    write_folder(tmp_path / "mm", {"mm.py": READ, "workload.yaml": table})
+    done = llmb_run("plugins", "check", "-w", "mm", LLMB_PLUGINS=str(tmp_path / "mm"))
+    assert done.returncode != 0
+    assert f"{tmp_path / 'mm/workload.yaml'}:3: default_size: " in done.stderr
+
+
+@pytest.mark.parametrize("body", ["return [3]", "raise KeyError('x')", "return None"])
+def test_causes_of_failures_that_cannot_be_read(
+    body: str, llmb_run: Command, tmp_path: Path
+) -> None:
+    hook = f"\n@hookimpl\ndef llmb_failures():\n    {body}\n"
+    write_folder(tmp_path / "mm", {"mm.py": READ, "workload.yaml": TABLE})
+    assert llmb_run("plugins", "check", tmp_path / "mm").returncode == 0
+    (tmp_path / "mm/mm.py").write_text(READ + hook)
+    done = llmb_run("plugins", "check", tmp_path / "mm")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: file:mm/mm.py: llmb_failures")
+    assert done.stderr.count("llmb_failures ") <= 1
+
+
+def test_a_row_for_any_type_that_does_not_fill_a_node(llmb_run: Command, tmp_path: Path) -> None:
+    table = TABLE.replace("    whole_nodes: false\n", "")
+    write_folder(tmp_path / "mm", {"mm.py": READ, "workload.yaml": table})
+    done = llmb_run("plugins", "check", tmp_path / "mm")
+    assert done.returncode == 1
+    assert f"{tmp_path / 'mm/workload.yaml'}:10: sizes.a.rows.0: " in done.stderr
+    assert "h100" in done.stderr
+    assert "whole_nodes: false" in done.stderr
+
+
+SETUP = """
+@hookimpl
+def llmb_setup():
+    from llmb.api import Image, Needs
+    return Needs(needs=(Image(reference="REFERENCE"),))
+"""
+
+
+@pytest.mark.parametrize(
+    ("reference", "valid"),
+    [
+        ("Foo/Bar:1", False),
+        ("has space:1", False),
+        ("nvcr.io/Nvidia/nemo:1", False),
+        ("nvcr.io/nvidia/nemo:24.12.Rc1", True),
+        ("Registry.example.com:5000/team/x@sha256:" + 64 * "0", True),
+        ("docker://nvcr.io#nvidia/nemo:1", True),
+        ("ubuntu", True),
+    ],
+)
+def test_references_to_images_are_those_that_registries_have(
+    reference: str, valid: bool, llmb_run: Command, tmp_path: Path
+) -> None:
+    code = READ + SETUP.replace("REFERENCE", reference)
+    write_folder(tmp_path / "mm", {"mm.py": code, "workload.yaml": TABLE})
+    done = llmb_run("plugins", "check", tmp_path / "mm")
+    assert done.returncode == (0 if valid else 1), done.stderr
+    assert valid or f"{tmp_path / 'mm/mm.py'}:" in done.stderr
+    if not valid:
+        table = f"{TABLE}image: '{reference}'\n"
+        write_folder(tmp_path / "m2", {"m2.py": READ, "workload.yaml": table})
+        done = llmb_run("plugins", "check", tmp_path / "m2")
+        assert f"{tmp_path / 'm2/workload.yaml'}:12: image: " in done.stderr

@@ -148,7 +148,7 @@ def _read(
     try:
         result = read(reader)
     except PatternError as error:
-        console.warn_once(error.message)
+        console.warn_once("; ".join(filter(None, (error.message, error.fix))))
         reader, missing = LogReader(failures=reader.failures), error.message
         result = read(reader)
     before = None

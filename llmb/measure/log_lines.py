@@ -458,23 +458,38 @@ def _parts_behind(before: bytes, after: bytes, form: Format) -> _Parts | None:
     return before, header, text, following is None
 
 
+# By plugin and patterns: they are not tried again, as they would take all the time again.
+_slow: dict[tuple[object, ...], SlowPatternError] = {}
+
+
 @contextmanager
 def _limited(form: Format) -> Iterator[None]:
-    """Limit the time of a plugin's patterns on one line. Raises SlowPatternError."""
+    """Limit the time of a plugin's patterns on one line.
+
+    Raises SlowPatternError, at once if they were too slow before in this process.
+    """
+    if _slow and (known := _slow.get(_patterns_of(form))) is not None:
+        raise known
     try:
         with time_limit(PATTERN_SECONDS):
             yield
     except OverdueError:
         slow = f"takes more than {PATTERN_SECONDS:g} s for one line"
-        raise SlowPatternError(
-            f"the pattern of plugin {form.source} {slow}",
-            reason=f"llmb_parse: the pattern {slow}",
+        fields = " or ".join(["iteration", *(f"patterns.{name}" for name in form.patterns)])
+        _slow[_patterns_of(form)] = error = SlowPatternError(
+            f"{fields} of plugin {form.source} {slow}",
+            reason=f"llmb_parse: {fields} {slow}",
             hint="report it to the plugin's maintainers",
-            fix="let no part of the pattern match the same text in several ways, as (a+)+ does",
+            fix=f"let no part of {fields} match the same text in several ways, as (a+)+ does",
             code="pattern-slow",
-            key="plugin",
+            key=fields,
             value=form.source,
-        ) from None
+        )
+        raise error from None
+
+
+def _patterns_of(form: Format) -> tuple[object, ...]:
+    return (form.source, form.iteration, *(pattern for pattern, _ in form.patterns.values()))
 
 
 def why_no_step(line: Line, form: Format) -> str:

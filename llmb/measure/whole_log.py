@@ -34,8 +34,10 @@ def read_whole_log(path: Path, spec: ParseSpec) -> Samples:
         for name, (pattern, factor) in form.patterns.items()
     }
     form = replace(form, patterns=patterns)
-    with _limited(text, spec.source):
-        columns = {name: values_in(text, form, name) for name in patterns}
+    columns: dict[str, list[float]] = {}
+    for name, (pattern, _) in patterns.items():
+        with _limited(text, spec.source, f"patterns.{name}", pattern.pattern):
+            columns[name] = values_in(text, form, name)
     matched = {name: values for name, values in columns.items() if values}
     if len(set(map(len, matched.values()))) > 1:  # no value belongs to one of the others
         matched = {name: [math.fsum(values) / len(values)] for name, values in matched.items()}
@@ -64,18 +66,18 @@ def with_conditions(samples: Samples, path: Path, spec: ParseSpec) -> Samples:
     if not (spec.must_have or spec.must_not_have) or samples.failed:
         return samples
     text = _text_of(path)
-    with _limited(text, spec.source):
-        for pattern in spec.must_not_have:
-            if (match := _find(pattern, text)) is not None:
-                return replace(samples, failed=f"its log has '{_line_of(text, match)}'")
-        for pattern in spec.must_have:
-            if _find(pattern, text) is None:
-                return replace(samples, failed=f"its log lacks '{plain(pattern, _LONGEST)}'")
+    for number, pattern in enumerate(spec.must_not_have):
+        if (match := _find(pattern, text, spec.source, f"must_not_have[{number}]")) is not None:
+            return replace(samples, failed=f"its log has '{_line_of(text, match)}'")
+    for number, pattern in enumerate(spec.must_have):
+        if _find(pattern, text, spec.source, f"must_have[{number}]") is None:
+            return replace(samples, failed=f"its log lacks '{plain(pattern, _LONGEST)}'")
     return samples
 
 
-def _find(pattern: str, text: bytes) -> re.Match[bytes] | None:
-    return re.search(pattern.encode(), text, re.MULTILINE)
+def _find(pattern: str, text: bytes, source: str, field: str) -> re.Match[bytes] | None:
+    with _limited(text, source, field, pattern.encode()):
+        return re.search(pattern.encode(), text, re.MULTILINE)
 
 
 def _line_of(text: bytes, match: re.Match[bytes]) -> str:
@@ -96,21 +98,32 @@ def _text_of(path: Path) -> bytes:
     return strip_escapes(text).replace(b"\r\n", b"\n")
 
 
+# By plugin, field and pattern: none is tried again, as it would take all the time again.
+_slow: dict[tuple[str, str, bytes], SlowPatternError] = {}
+
+
 @contextmanager
-def _limited(text: bytes, source: str) -> Iterator[None]:
-    """Limit the time of a plugin's patterns on a log. Raises SlowPatternError."""
+def _limited(text: bytes, source: str, field: str, pattern: bytes) -> Iterator[None]:
+    """Limit the time of a plugin's ``pattern``, of the ``field``, on a log.
+
+    Raises SlowPatternError, at once if the pattern was too slow before in this process.
+    """
+    if (source, field, pattern) in _slow:
+        raise _slow[source, field, pattern]
     seconds = PATTERN_SECONDS + len(text) / _BYTES_PER_SECOND
     try:
         with time_limit(seconds):
             yield
     except OverdueError:
-        slow = f"take more than {seconds:.0f} s for one log"
-        raise SlowPatternError(
-            f"the patterns of plugin {source or 'unknown'} {slow}",
-            reason=f"its patterns {slow}",
+        slow = f"takes more than {seconds:.0f} s for one log"
+        error = SlowPatternError(
+            f"{field} of plugin {source or 'unknown'} {slow}",
+            reason=f"llmb_parse: {field} {slow}",
             hint="report it to the plugin's maintainers",
-            fix="let no part of a pattern match the same text in several ways, as (a+)+ does",
+            fix=f"let no part of {field} match the same text in several ways, as (a+)+ does",
             code="pattern-slow",
-            key="plugin",
+            key=field,
             value=source,
-        ) from None
+        )
+        _slow[source, field, pattern] = error
+        raise error from None

@@ -15,7 +15,7 @@ import pytest
 from llmb.contract.formats import ParseSpec, formats_of
 from llmb.core.call_time_limit import time_limit
 from llmb.core.scan import apart, hits_in, needle, read_blocks
-from llmb.measure import log_lines, root_cause as find
+from llmb.measure import log_lines, root_cause as find, whole_log
 from llmb.measure.log_lines import SlowPatternError
 from llmb.measure.log_reader import read_log
 from llmb.measure.root_cause import _TRACEBACK, _error_at, root_cause
@@ -148,3 +148,43 @@ def test_a_plugins_pattern_that_does_not_end_is_named(
     with pytest.raises(SlowPatternError) as caught:
         read_log(path, spec)
     assert (caught.value.code, caught.value.value) == ("pattern-slow", "acme:bench")
+
+
+SLOW = r"(a+)+!x"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize(
+    ("key", "fields"),
+    [
+        ("must_have[1]", {"must_have": ("a", SLOW)}),
+        ("must_not_have[0]", {"must_not_have": (SLOW,)}),
+        ("patterns.bw", {"patterns": {"ok": r"ok (?P<value>\d)", "bw": SLOW + r"(?P<value>\d)"}}),
+        (
+            "iteration or patterns.bw",
+            {
+                "needle": "step",
+                "iteration": SLOW + r"(?P<i>\d)",
+                "patterns": {"bw": r"bw (?P<value>\d)"},
+            },
+        ),
+    ],
+)
+def test_a_slow_pattern_is_named_and_not_tried_again(
+    key: str, fields: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (log_lines, whole_log):
+        monkeypatch.setattr(module, "PATTERN_SECONDS", 0.2)
+    whole = {"patterns": {"ok": r"ok (?P<value>\d)"}, "metrics": ("ok", "bw"), **fields}
+    spec = ParseSpec(**whole, source=f"acme:{key}")
+    path = tmp_path / "log-x.out"
+    path.write_text(f"ok 1\n{'a' * 64} step bw 1\n" * 2)
+    errors = []
+    for _ in range(2):
+        with pytest.raises(SlowPatternError) as caught:
+            read_log(path, spec)
+        errors.append(caught.value)
+    assert errors[0] is errors[1]
+    assert (errors[0].key, errors[0].value) == (key, f"acme:{key}")
+    assert key in errors[0].message
+    assert key in (errors[0].fix or "")

@@ -62,19 +62,37 @@ def as_submitted(reader: LogReader, submitted: LogReader) -> LogReader:
     """Return ``reader`` with the metrics of ``submitted``: an upgraded plugin may declare others.
 
     Unit, direction and limits of a metric, and the headline, are those of the submission. Metrics
-    that are new since are read too.
+    that are new since are read too. One that the plugin reads no more, perhaps as it has another
+    name now, is omitted.
     """
     known_before = {metric.name: metric for metric in submitted.metrics}
     if not known_before or submitted.metrics == reader.metrics:
         return reader
+    now = {metric.name for metric in reader.metrics}
+    kept = [
+        metric
+        for metric in submitted.metrics
+        if metric.name in (*now, submitted.headline) or _is_read(metric.name, reader, submitted)
+    ]
     new = [metric for metric in reader.metrics if metric.name not in known_before]
-    chosen = (*submitted.metrics, *new)
+    chosen = (*kept, *new)
     spec = replace(
         reader.spec,
         metrics=tuple(metric.name for metric in chosen),
         metric_units={metric.name: metric.unit for metric in chosen if metric.unit},
     )
     return replace(reader, spec=spec, metrics=chosen, headline=submitted.headline)
+
+
+def _is_read(name: str, reader: LogReader, submitted: LogReader) -> bool:
+    """Return True if ``reader`` may find a metric that only ``submitted`` declares.
+
+    Without a key or a pattern of its own, a value is found by the metric's name.
+    """
+    if reader.spec.samples is not None:
+        return False
+    had_its_own = name in submitted.spec.keys or name in submitted.spec.patterns
+    return not had_its_own or name in reader.spec.keys or name in reader.spec.patterns
 
 
 def keep_reader(run: RunRecord, reader: LogReader) -> None:

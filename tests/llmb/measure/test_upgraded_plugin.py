@@ -14,10 +14,19 @@ from typing import Any
 
 import pytest
 
+from llmb.contract.formats import ParseSpec
+from llmb.contract.metrics import MetricSpec
 from llmb.contract.record import RunRecord
 from llmb.contract.samples import Samples
 from llmb.contract.spec import read_workload
-from llmb.measure.reader import READER, LogReader, keep_reader, reader_of, submitted_metrics
+from llmb.measure.reader import (
+    READER,
+    LogReader,
+    as_submitted,
+    keep_reader,
+    reader_of,
+    submitted_metrics,
+)
 from llmb_testing.plugin_writer import write_benchmark
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -125,3 +134,28 @@ def test_runs_that_measured_other_units_have_no_ratio(
     assert row["verdict_reason"] == "a1 measured busbw in GB/s, not kGB/s"
     found = json.loads(run("results", "--format", "json").stdout)["results"]
     assert {result["run"]: result["repeats"] for result in found}["b1"] == 1
+
+
+@pytest.mark.parametrize("way", ["keys", "patterns", "samples", "name"])
+def test_a_metric_that_has_another_name_now_is_not_missing(way: str) -> None:
+    bandwidth, old = MetricSpec(name="busbw"), MetricSpec(name="queue", unit="ms")
+    new = replace(old, name="depth")
+
+    def reader(metric: MetricSpec) -> LogReader:
+        ways: dict[str, dict[str, Any]] = {
+            "keys": {"keys": {metric.name: "queue"}},
+            "patterns": {"patterns": {metric.name: r"queue (?P<value>[0-9.]+)"}},
+            "samples": {"samples": Samples()},
+            "name": {},
+        }
+        metrics = (bandwidth, metric)
+        names = tuple(metric.name for metric in metrics)
+        spec = ParseSpec(needle="it", metrics=names, metric_units={metric.name: "ms"}, **ways[way])
+        return LogReader(spec=spec, metrics=metrics, headline="busbw")
+
+    names = {"busbw", "depth", *(["queue"] if way == "name" else [])}
+    chosen = as_submitted(reader(new), reader(old))
+    assert {metric.name for metric in chosen.metrics} == set(chosen.spec.metrics) == names
+    assert chosen.headline == "busbw"
+    headline = replace(reader(old), headline="queue")
+    assert "queue" in as_submitted(reader(new), headline).spec.metrics

@@ -66,7 +66,7 @@ def cli(
     from llmb_installer.answers.schema import to_yaml
     from llmb_installer.applying.install import carry_out
 
-    terminal = sys.stdin.isatty() and sys.stdout.isatty() and not yes
+    terminal = _is_interactive() and not yes
     try:
         gathered = gather.gather(
             answers_file, install, settings, terminal=terminal, dry_run=dry_run
@@ -95,6 +95,12 @@ def cli(
     if record_file is not None:
         files.write_text(record_file, to_yaml(gathered.intent.asked))
     carry_out(gathered.intent, yes=yes, dry_run=dry_run, fmt=fmt, agreed=gathered.agreed)
+
+
+def _is_interactive() -> bool:
+    """Return True if a terminal can show the questions, which move its cursor."""
+    is_dumb = os.environ.get("TERM", "").lower() in ("dumb", "unknown")
+    return sys.stdin.isatty() and sys.stdout.isatty() and not is_dumb
 
 
 def _hint_of_plugin(

@@ -9,6 +9,9 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from llmb.errors import KeyFaultError
 
+# Fields of lines and patterns, whose blanks do not separate words.
+_OF_LINES = ("must_have", "must_not_have", "text", "beside", "without", "not_behind")
+_LONGEST = 120  # characters of a value in a message
 _Check = Callable[[Any], bool]
 
 
@@ -23,24 +26,43 @@ def check_types(value: Any) -> None:
         value_of_field = getattr(value, name)
         if fits(value_of_field):
             continue
-        message = f"{type(value).__name__}.{name} must be {_shown(kind)}, not {value_of_field!r}"
-        raise KeyFaultError(
-            message, name, hint=_hint(kind, value_of_field), code="value-type", value=value_of_field
-        )
+        text = repr(value_of_field)
+        text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+        message = f"{type(value).__name__}.{name} must be {_shown(kind)}, not {text}"
+        hint = _hint(name, kind, value_of_field)
+        raise KeyFaultError(message, name, hint=hint, code="value-type", value=value_of_field)
 
 
-def _hint(kind: Any, value: object) -> str | None:
+def _hint(name: str, kind: Any, value: object) -> str | None:
     """Return the code that makes ``value`` a ``kind``, if a slip of the pen is likely."""
-    of_texts = get_origin(kind) is tuple and get_args(kind)[0] is str
+    origin, inner = get_origin(kind), get_args(kind)
+    of_texts = origin is tuple and inner[0] is str
     if of_texts and isinstance(value, str):
         words = tuple(value.split())
-        if len(words) > 1:
+        if len(words) > 1 and name not in _OF_LINES:
             return f"one text for each word: {words!r}"
         return f"a tuple of one text has a comma: ({value!r},)"
     if of_texts and isinstance(value, (list, tuple)):
         return "tuple(map(str, ...))"
-    if kind is str or (get_origin(kind) in (Mapping, dict) and get_args(kind)[1] is str):
-        return "str(...)"
+    if origin is tuple and isinstance(value, list) and _check(kind)(tuple(value)):
+        return "tuple(...)"
+    if origin in (Mapping, dict):
+        return _hint_for_mapping(inner[1], value)
+    return "str(...)" if kind is str and value is not None else None
+
+
+def _hint_for_mapping(kind: Any, value: object) -> str | None:
+    if value is None:
+        return "{} for none"
+    if not isinstance(value, Mapping):
+        return None
+    for key, item in value.items():
+        if not isinstance(key, str):
+            return f"its keys are texts: {str(key)!r}"
+        if kind is str and item is None:
+            return f"omit {key!r}, or give it a text"
+        if kind is str and not isinstance(item, str):
+            return f"its values are texts: {{{key!r}: {str(item)!r}}}"
     return None
 
 

@@ -101,9 +101,9 @@ def hook_problem(plugin: object) -> Reason | None:
         if name not in HOOKS and options.get("optionalhook"):
             continue  # of a newer contract
         if name not in HOOKS:
-            return "hook-unknown", f"{name} is not a hook; {suggest(name, HOOKS)}"
+            return "hook-unknown", f"{name} is not a hook{place_of(member)}; {suggest(name, HOOKS)}"
         if not options:
-            return "hook-unmarked", f"{name} has no @hookimpl"
+            return "hook-unmarked", f"{name} has no @hookimpl{place_of(member)}"
         parameters = inspect.signature(member).parameters.values()
         for word in (
             parameter.name
@@ -112,9 +112,10 @@ def hook_problem(plugin: object) -> Reason | None:
             and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
         ):
             if word not in _ARGUMENTS[name]:
+                fix = suggest(word, _ARGUMENTS[name])
                 return (
                     "argument-unknown",
-                    f"{name} has no argument '{word}'; {suggest(word, _ARGUMENTS[name])}",
+                    f"{name} has no argument '{word}'{place_of(member)}; {fix}",
                 )
         marked.append(name)
     if not marked:
@@ -122,31 +123,39 @@ def hook_problem(plugin: object) -> Reason | None:
     return _misplaced(plugin, marked)
 
 
+def place_of(function: object) -> str:
+    """Return `` (file:line)`` of a function or method, or "" for what is not written in Python."""
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    return f" ({code.co_filename}:{code.co_firstlineno})" if code is not None else ""
+
+
 def _misplaced(plugin: object, marked: list[str]) -> Reason | None:
     """Return the problem of a wrapper or of a workload's hook that can never be called."""
     for name in marked:
         if is_wrapper(plugin, name):
+            place = place_of(getattr(plugin, name))
             if _options(getattr(plugin, name)).get("hookwrapper"):
                 fix = "write wrapper=True, and: launch = yield; return launch"
-                return "wrapper-invalid", f"{name} has hookwrapper=True; {fix}"
+                return "wrapper-invalid", f"{name} has hookwrapper=True{place}; {fix}"
             if name not in _OF_WORKLOAD:
                 return (
                     "wrapper-misplaced",
-                    f"{name} is a wrapper, which only {', '.join(_OF_WORKLOAD)} may be",
+                    f"{name} is a wrapper{place}, which only {', '.join(_OF_WORKLOAD)} may be",
                 )
             if not inspect.isgeneratorfunction(getattr(plugin, name)):
                 return (
                     "wrapper-invalid",
-                    f"{name} is a wrapper without a yield: launch = yield; return launch",
+                    f"{name} is a wrapper without a yield{place}: launch = yield; return launch",
                 )
         if name in _OF_WORKLOAD and "llmb_workload" not in marked and not is_site_wide(plugin):
             hint = (
                 f"add llmb_workload, or make it a wrapper: only a wrapper of {_SITE_WIDE} is for"
                 " other workloads"
             )
+            place = place_of(getattr(plugin, name))
             return (
                 "workload-missing",
-                f"{name} is only called for the plugin's own workload; {hint}",
+                f"{name} is only called for the plugin's own workload{place}; {hint}",
             )
     return None
 

@@ -18,6 +18,7 @@ from llmb.core import console
 from llmb.core.call_time_limit import OverdueError, time_limit
 from llmb.errors import KeyFaultError, LlmbError, PluginError, UsageError
 from llmb.plugins import side_effects
+from llmb.plugins.contract import place_of
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -154,8 +155,7 @@ def wrong_answer(
     source: str, call: str, answer: object, expected: str, function: object
 ) -> PluginError:
     """The error for an ``answer`` of the hook ``function`` that is not of the ``expected`` kind."""
-    code = getattr(getattr(function, "__func__", function), "__code__", None)
-    place = f" ({code.co_filename}:{code.co_firstlineno})" if code is not None else ""
+    place = place_of(function)
     reason = f"{call} returned {_short(repr(answer))}, not {expected}{place}"
     message, fix = f"plugin {source}: {reason}", f"return {expected}"
     return PluginError(

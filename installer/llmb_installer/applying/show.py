@@ -28,6 +28,7 @@ from llmb_installer.venv.venv_step import VenvStep
 _NO_VERDICTS = (
     "no figures are published for CPUs: for a verdict, compare runs with a baseline of your own"
 )
+_NARROW = 50  # characters, below which the table does not have all columns
 COLUMNS = (
     tables.Column(key="step"),
     tables.Column(key="state"),
@@ -53,7 +54,9 @@ def format_plan(plan: InstallPlan, costs: Costs) -> str:
     sentences = (
         fold(line, tables.output_width(), "  ") for line in (*lines, *_costs_text(plan, costs))
     )
-    table = tables.render(COLUMNS, rows, "table").rstrip("\n")
+    is_narrow = tables.output_width() < _NARROW  # the sum for the disk is below the table
+    columns = [column for column in COLUMNS if column.key != "disk_bytes" or not is_narrow]
+    table = tables.render(columns, rows, "table").rstrip("\n")
     return "\n".join([fold(head, tables.output_width(), "  "), table, *sentences])
 
 

@@ -2,6 +2,7 @@
 """The questions for every cluster type."""
 
 import itertools
+import os
 import re
 import shlex
 from pathlib import Path
@@ -19,7 +20,7 @@ from llmb.plugins.foreign import find_foreign
 from llmb_installer.answers.checks import explain_unusable
 from llmb_installer.answers.schema import ARCHITECTURES
 from llmb_installer.cluster_types import all_plugins
-from llmb_installer.detect.detected import detect_clusters
+from llmb_installer.detect.detected import Detected, detect_clusters
 from llmb_installer.detect.machine import find_folder, find_gpu, find_likeliest, is_of_kernel
 from llmb_installer.detect.slurm_checks import differing_gpus
 from llmb_installer.wizard.question import AnswerOption, Question, WizardView, read_row
@@ -68,9 +69,14 @@ def _default_folder(view: WizardView) -> str:
         return str(detected.named)
     if folder := detected.environ.get(view.of_type.folder_variable or "-"):
         return str(Path(folder) / "llmb")
-    if detected.cwd != detected.home and detected.cwd.is_dir() and not any(detected.cwd.iterdir()):
-        return str(detected.cwd)
-    return str(detected.home / "llmb")
+    return str(find_empty_folder(detected) or detected.home / "llmb")
+
+
+def find_empty_folder(detected: Detected) -> Path | None:
+    """Return the current folder if it is empty and not the user's home folder, else None."""
+    folder = detected.cwd
+    is_empty = folder != detected.home and folder.is_dir() and not any(folder.iterdir())
+    return folder if is_empty else None
 
 
 def _check_folder(view: WizardView, value: Any) -> str | None:
@@ -86,6 +92,9 @@ def _check_folder(view: WizardView, value: Any) -> str | None:
         return (
             f"{folder.mount} is the kernel's own ({folder.file_system}): choose a folder on a disk"
         )
+    above = (folder.path, *folder.path.parents)
+    if (file := next((path for path in above if os.path.isfile(path)), None)) is not None:
+        return f"{file} is a file: choose a folder"
     if not folder.writable:
         return f"you cannot write to {folder.nearest}: choose another folder"
     config = folder.path / CONFIG_FILE

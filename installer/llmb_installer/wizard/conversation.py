@@ -21,6 +21,7 @@ from llmb_installer.steps.from_needs import WorkloadPlugins
 from llmb_installer.wizard import prompts
 from llmb_installer.wizard.actions import choose_action, list_installed
 from llmb_installer.wizard.ask_secrets import Tokens, ask_secrets, find_needed_secrets
+from llmb_installer.wizard.common import FOLDER, find_empty_folder
 from llmb_installer.wizard.question import AnswerOption, Back, Question, WizardView
 from llmb_installer.wizard.walk import Replies, ask_questions, list_current_values
 from llmb_installer.wizard.widgets import get_width
@@ -125,7 +126,7 @@ class _Conversation:
         """Ask what to do with an existing installation, else go straight to the questions."""
         self.memory.earlier = load_draft(self.environ)
         if self.memory.earlier:
-            console.echo(fold(_EARLIER, get_width()))
+            console.echo(fold(f"{_EARLIER}{self.prefer_empty_folder()}", get_width()))
         installed, workloads_offered = self.detected.installed, self.plugins.workloads()
         if installed is None or has_key(document.data, "cluster_type"):
             return self.agree(document, can_leave=False)
@@ -144,6 +145,19 @@ class _Conversation:
                 self.memory.chosen.pop("workloads", None)
             with contextlib.suppress(_LeftError):
                 return self.agree(document if action == "elsewhere" else recorded, can_leave=True)
+
+    def prefer_empty_folder(self) -> str:
+        """Make the current folder the default if it is empty, rather than that of last time.
+
+        Return the sentence that says so, empty if nothing changed.
+        """
+        before, folder = self.memory.earlier.get(FOLDER.key), find_empty_folder(self.detected)
+        if before is None or folder is None or self.detected.named is not None:
+            return ""
+        self.memory.earlier[FOLDER.key] = str(folder)
+        if files.expand(str(before)).absolute() == folder:
+            return ""
+        return f" The install folder was {before}: now it is the current one, which is empty."
 
     def prompt(self, question: Question, view: WizardView, default: Any, can_go_back: bool) -> Any:
         """Ask one question.

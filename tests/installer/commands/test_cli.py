@@ -243,3 +243,20 @@ def test_a_terminal_is_asked(
     child.close()
     assert child.exitstatus == code
     assert not (tmp_path / "install").exists()
+
+
+def test_a_terminal_without_a_cursor_is_asked_nothing(
+    command: str, environ: dict[str, str], tmp_path: Path
+) -> None:
+    child = pexpect.spawn(
+        command,
+        ["--install", str(tmp_path / "x")],
+        env={**environ, "TERM": "dumb"},
+        encoding="utf-8",
+        timeout=200,
+    )
+    output = child.read()
+    child.close()
+    assert child.exitstatus == 2
+    assert "\x1b" not in output
+    assert "cluster_type" in output

@@ -16,7 +16,9 @@ from llmb.plugins.loader import load_plugins
 from llmb_installer.answers.read import read_answers
 from llmb_installer.applying import show
 from llmb_installer.detect.site import make_site
+from llmb_installer.planning.costs import Costs
 from llmb_installer.planning.plan import InstallPlan, intend, plan_install
+from llmb_installer.step import StepCost
 
 PLUGINS = load_plugins(builtin_plugins())
 HEAD = "gpu_type: h100\nnode_architecture: x86_64\nvenv_type: venv\n"
@@ -56,10 +58,23 @@ def test_workloads_that_need_nothing_have_no_environment(tmp_path: Path) -> None
 
 
 def test_the_plan_as_data_has_it_too(tmp_path: Path) -> None:
-    from llmb_installer.applying import show
-    from llmb_installer.planning.costs import Costs
-
     plan = planned("cluster_type: local\n", tmp_path)
     costs: Any = Costs(estimates={}, disks=(), faults=(), doubts=())
     assert show.plan_data(plan, costs)["where"] == show.describe_places(plan)
     assert show.describe_places(plan)[0] in show.format_plan(plan, costs)
+
+
+@pytest.mark.parametrize("width", [40, 44, 60])
+def test_a_plan_is_no_wider_than_the_terminal(
+    width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    plan = planned("cluster_type: local\n", tmp_path)
+    size = StepCost(fetch=260_000_000, disk=1_100_000_000)
+    estimates = {step.key: size for step in plan.intent.steps}
+    costs: Any = Costs(estimates=estimates, disks=(), faults=(), doubts=())
+    lines = [
+        line for line in show.format_plan(plan, costs).splitlines() if str(tmp_path) not in line
+    ]
+    assert max(map(len, lines)) <= width
+    assert ("1.1 GB" in "".join(lines)) == (width == 60)

@@ -17,7 +17,7 @@ from llmb_installer.answers.schema import Answers
 from llmb_installer.detect.detected import Detected
 from llmb_installer.detect.machine import MachineFound, find_folder
 from llmb_installer.detect.scheduler import SlurmFound, read_nodes
-from llmb_installer.wizard import common
+from llmb_installer.wizard import common, conversation
 from llmb_installer.wizard.ask_secrets import Tokens
 from llmb_installer.wizard.common import FOLDER
 from llmb_installer.wizard.question import Question, WizardView
@@ -470,6 +470,43 @@ def test_an_empty_folder_is_the_default(tmp_path: Path, workloads: dict[str, Wor
     named = Detected(home=home, cwd=empty, machine=machine, named=tmp_path / "named")
     view = WizardView(detected=named, workloads=workloads, data={"cluster_type": "local"})
     assert folder.default(view) == str(tmp_path / "named"), "LLMB_INSTALL names it"
+
+
+@pytest.mark.parametrize(
+    ("cwd", "proposed"), [("new", "new"), ("old", "old"), ("used", "old"), ("home", "old")]
+)
+def test_an_empty_current_folder_comes_before_that_of_last_time(
+    cwd: str, proposed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("new", "used", "home"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "used/file").touch()
+    (tmp_path / "old").mkdir()
+    environ = {"LLMB_STATE_DIR": str(tmp_path / "state")}
+    assert conversation.save_draft({"install": str(tmp_path / "old")}, environ)
+    machine = MachineFound(architecture="x86_64", pythons={}, venv_types=("venv",))
+    plugins: Any = None
+    here = conversation._Conversation(
+        detected=Detected(home=tmp_path / "home", cwd=tmp_path / cwd, machine=machine),
+        plugins=plugins,
+        show_plan=lambda _: None,
+        environ=environ,
+        dry_run=False,
+    )
+    here.memory.earlier = conversation.load_draft(environ)
+    said = here.prefer_empty_folder()
+    assert here.memory.earlier["install"] == str(tmp_path / proposed)
+    assert bool(said) == (proposed == "new")
+
+
+@pytest.mark.parametrize("below", ["", "x/y"])
+def test_a_file_is_no_folder(below: str, tmp_path: Path, workloads: dict[str, Workload]) -> None:
+    file = tmp_path / "full"
+    file.touch()
+    view = WizardView(
+        detected=detected_in(tmp_path), workloads=workloads, data={"cluster_type": "local"}
+    )
+    assert str(FOLDER.check(view, str(file / below))).startswith(f"{file} is a file")
 
 
 def test_a_folder_of_another_cluster_type_is_refused(

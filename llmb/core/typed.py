@@ -405,6 +405,10 @@ class _Reader:
 
     def sequence(self, way: _Way, value: Any, path: KeyPath) -> Any:
         method, argument = way
+        if value is None and method is _Reader.dataclass:
+            message = "must be a list of mappings, not null"
+            self.fault(path, message, "write - {...} for each", code="value-type", value=value)
+            return ()
         if not isinstance(value, list):
             return (method(self, argument, value, path),)
         return tuple(

@@ -35,6 +35,8 @@ def contract_problem(
         own = contract.version
         example = f'"{own}", or a range, such as ">={own},<{contract.major + 2}.0"'
         return "contract-invalid", f"{STATEMENT} is {stated!r}; write it as text, such as {example}"
+    if match[3] and _numbers(match[2]) >= _numbers(match[3]):
+        return "contract-invalid", f"{STATEMENT} is {stated!r}, a range that no version is in"
     lowest, current = _numbers(match[1] or match[2]), _numbers(contract.version)
     versions = f"it is made for contract {stated}, and llmb {__version__} has {contract.version}"
     if lowest > current:

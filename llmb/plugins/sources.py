@@ -292,6 +292,11 @@ def _loaded_package(module: str, path: Path) -> ModuleType | None:
         return None
     message = f"{path} has the name of another module, {place or module}"
     hint = "rename the folder, or uninstall the other one"
+    if place is not None and Path(place).parent.name == path.parent.name:
+        hint += (
+            f". If it is the same plugin, pip install -e makes both one, and llmb-run plugins check"
+            f" -w {module} checks the installed one"
+        )
     if not module.isidentifier():
         message = f"{path}: '{module}' is not a name of a Python package"
         hint = "rename the folder: letters, digits and _"

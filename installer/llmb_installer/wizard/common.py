@@ -2,7 +2,6 @@
 """The questions for every cluster type."""
 
 import itertools
-import os
 import re
 import shlex
 from pathlib import Path
@@ -93,7 +92,7 @@ def _check_folder(view: WizardView, value: Any) -> str | None:
             f"{folder.mount} is the kernel's own ({folder.file_system}): choose a folder on a disk"
         )
     above = (folder.path, *folder.path.parents)
-    if (file := next((path for path in above if os.path.isfile(path)), None)) is not None:
+    if (file := next((path for path in above if path.is_file()), None)) is not None:
         return f"{file} is a file: choose a folder"
     if not folder.writable:
         return f"you cannot write to {folder.nearest}: choose another folder"

@@ -63,6 +63,7 @@ _WELCOME = (
 _STOPPED = "Stopped: nothing was installed or changed."
 _EARLIER = "The defaults are your answers of last time, when you stopped or were interrupted."
 _KEPT = "When you run the same command again, your previous answers become the defaults."
+_CURRENT = "current folder"  # beside the answers of a draft: where the user was
 _GO, _YES, _CHANGE, _STOP, _SECRETS = "go", "yes", "change", "stop", "secrets"
 
 
@@ -147,12 +148,14 @@ class _Conversation:
                 return self.agree(document if action == "elsewhere" else recorded, can_leave=True)
 
     def prefer_empty_folder(self) -> str:
-        """Make the current folder the default if it is empty, rather than that of last time.
+        """Make the current folder the default if it is empty, and was not the current one before.
 
         Return the sentence that says so, empty if nothing changed.
         """
         before, folder = self.memory.earlier.get(FOLDER.key), find_empty_folder(self.detected)
-        if before is None or folder is None or self.detected.named is not None:
+        place = self.memory.earlier.pop(_CURRENT, None)
+        is_elsewhere = folder is not None and str(folder) != place
+        if folder is None or not is_elsewhere or before is None or self.detected.named is not None:
             return ""
         self.memory.earlier[FOLDER.key] = str(folder)
         if files.expand(str(before)).absolute() == folder:
@@ -169,7 +172,8 @@ class _Conversation:
 
     def keep(self) -> bool:
         """Keep the answers so far for the next conversation. Return True if that was possible."""
-        answers = {**self.memory.earlier, **self.memory.chosen}
+        place = {_CURRENT: str(self.detected.cwd)}
+        answers = {**self.memory.earlier, **self.memory.chosen, **place}
         return bool(self.memory.chosen) and save_draft(answers, self.environ)
 
     def agree(self, document: Document, *, can_leave: bool) -> Asked:

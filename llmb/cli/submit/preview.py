@@ -19,7 +19,7 @@ from llmb.contract.job import Job
 from llmb.contract.launch import Launch
 from llmb.contract.record import Session
 from llmb.contract.sbatch import NODE_OPTIONS
-from llmb.contract.spec import Workload
+from llmb.contract.spec import NEMO, Workload
 from llmb.contract.switches import given_switches
 from llmb.core import console, typed
 from llmb.core.secrets import is_secret_name
@@ -113,7 +113,8 @@ def _jobs_with_scripts(
     for item, estimate in zip(items, estimates, strict=True):
         if before is None or not _are_repeats(item, before):
             script = preview(item, context.cluster, context.config)
-            data = _with_script(item, script, estimate)
+            workload = context.workloads[item.job.workload]
+            data = _with_script(item, workload, script, estimate)
         yield {**data, "repeat": item.job.repeat}
         before = item
 
@@ -146,7 +147,8 @@ def _print_jobs(context: CliContext, items: Sequence[Prepared], fmt: str) -> Non
         distinct = [word for word in words if word and word not in shared]
         changed = " ".join(filter(None, [*distinct, _env_in_words(env, whole=fmt == "md")]))
         columns = {f"{_OWN}.{name}": job.parameters.get(name) for name in swept}
-        framework = " ".join(filter(None, (_framework(item), job.release))) or None
+        trained_by = _framework(item, context.workloads[job.workload])
+        framework = " ".join(filter(None, (trained_by, job.release))) or None
         own = {"framework": framework, **columns, "changed": changed}
         rows.append({**job_data(job, fields), **own})
     if fmt != "csv":
@@ -163,8 +165,14 @@ def _print_jobs(context: CliContext, items: Sequence[Prepared], fmt: str) -> Non
         say(f"variables of every job of {workload} {size}: {_env_in_words(env)}")
 
 
-def _framework(item: Prepared) -> str | None:
-    """Return the framework of a job, None if it trains no model or llmb's torch program runs it."""
+def _framework(item: Prepared, workload: Workload) -> str | None:
+    """Return the framework of a job, None if it trains no model or another program runs it.
+
+    That is llmb's torch program, or that of its plugin for a size without a recipe of NeMo.
+    """
+    has_recipe = workload.sizes[item.job.model_size].nemo is not None
+    if item.job.framework == NEMO and not has_recipe:
+        return None
     is_torch = item.launch is not None and torch_pretrain.name_of(item.launch.program)
     is_other = is_torch and item.job.framework != torch_names.NAME
     return None if item.job.training is None or is_other else item.job.framework
@@ -195,11 +203,13 @@ def _print_scripts(context: CliContext, items: Sequence[Prepared]) -> None:
         console.echo(f"script of {name}:\n{script.rstrip()}\n", err=True)
 
 
-def _with_script(item: Prepared, script: str | None, cost: JobEstimate) -> dict[str, Any]:
+def _with_script(
+    item: Prepared, workload: Workload, script: str | None, cost: JobEstimate
+) -> dict[str, Any]:
     """A job's data with script, estimate, switches, framework and changes of plugins."""
     job = item.job
     extra: dict[str, Any] = {"switches": given_switches(job.switches)}
-    extra["framework"] = _framework(item)
+    extra["framework"] = _framework(item, workload)
     if job.release is not None:
         extra |= {"release": job.release, "rows_of": job.rows_of, "dotted": dict(job.dotted)}
     extra["changed_by"] = item.launch.changed_by if item.launch is not None else {}

@@ -473,17 +473,19 @@ def test_an_empty_folder_is_the_default(tmp_path: Path, workloads: dict[str, Wor
 
 
 @pytest.mark.parametrize(
-    ("cwd", "proposed"), [("new", "new"), ("old", "old"), ("used", "old"), ("home", "old")]
+    ("cwd", "proposed"),
+    [("new", "new"), ("same", "old"), ("old", "old"), ("used", "old"), ("home", "old")],
 )
 def test_an_empty_current_folder_comes_before_that_of_last_time(
     cwd: str, proposed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in ("new", "used", "home"):
+    for name in ("new", "same", "used", "home"):
         (tmp_path / name).mkdir()
     (tmp_path / "used/file").touch()
     (tmp_path / "old").mkdir()
     environ = {"LLMB_STATE_DIR": str(tmp_path / "state")}
-    assert conversation.save_draft({"install": str(tmp_path / "old")}, environ)
+    draft = {"install": str(tmp_path / "old"), conversation._CURRENT: str(tmp_path / "same")}
+    assert conversation.save_draft(draft, environ)
     machine = MachineFound(architecture="x86_64", pythons={}, venv_types=("venv",))
     plugins: Any = None
     here = conversation._Conversation(
@@ -497,6 +499,7 @@ def test_an_empty_current_folder_comes_before_that_of_last_time(
     said = here.prefer_empty_folder()
     assert here.memory.earlier["install"] == str(tmp_path / proposed)
     assert bool(said) == (proposed == "new")
+    assert set(here.memory.earlier) == {"install"}
 
 
 @pytest.mark.parametrize("below", ["", "x/y"])

@@ -206,6 +206,7 @@ def test_a_workload_says_which_metrics_are_judged_and_by_what(tmp_path: Path) ->
         ("judge: [busbw]", "judge: [busbandwidth]", "metric-unknown"),
         ("fail_below: 0.9", "fail_below: 0.99", "bounds-invalid"),
         ("fail_below: 0.9", "maximum: 300", "bounds-invalid"),
+        ("{rows: [{gpu: any, dtype: bf16, scales: 1}]}", "{rows: }", "value-type"),
         ("minimum: 360", "minimum: .nan", "number-not-finite"),
         ("fail_below: 0.9", "maximum: .inf", "number-not-finite"),
         ("scales: 1", "scales: 1, memory_gb: .nan", "number-not-finite"),

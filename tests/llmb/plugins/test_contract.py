@@ -74,6 +74,8 @@ def test_contract_1_keeps_its_hooks_their_arguments_and_the_names_of_the_api() -
         (">=1.1,<3.0", "3.0", "contract-older"),
         (">=1.0,<1.5", "1.5", "contract-older"),
         (">=1.1", "1.1", "contract-invalid"),
+        (">=2.0,<1.0", "1.0", "contract-invalid"),
+        (">=1.0,<1.0", "1.0", "contract-invalid"),
     ],
 )
 def test_which_contracts_are_accepted(stated: object, own: str, code: str | None) -> None:

@@ -395,3 +395,18 @@ def test_references_to_images_are_those_that_registries_have(
         write_folder(tmp_path / "m2", {"m2.py": READ, "workload.yaml": table})
         done = llmb_run("plugins", "check", tmp_path / "m2")
         assert f"{tmp_path / 'm2/workload.yaml'}:12: image: " in done.stderr
+
+
+def test_a_copy_of_an_installed_package_is_told_how_to_check_it(
+    install: Install, llmb_run: Command, site_packages: Path, tmp_path: Path
+) -> None:
+    install("moon", READ, key=None)
+    (site_packages / "fake_moon.py").unlink()
+    package = {"__init__.py": READ, "workload.yaml": TABLE}
+    write_folder(site_packages / "fake_moon", package)
+    write_folder(tmp_path / "copy/fake_moon", package)
+    done = llmb_run("plugins", "check", tmp_path / "copy", PYTHONPATH=str(site_packages))
+    assert done.returncode == 1
+    assert "llmb-run plugins check -w fake_moon" in done.stderr
+    checked = llmb_run("plugins", "check", "-w", "fake_moon", PYTHONPATH=str(site_packages))
+    assert checked.returncode == 0, checked.stderr

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from llmb.core.files import write_folder
+
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 SINGLE = (
     "single",
@@ -127,3 +129,45 @@ def test_list_shows_the_rows_of_a_framework(llmb_here: Command) -> None:
     assert llmb_here("list", "--framework", "megatron").returncode == 2
     assert llmb_here("list", "--gpu-type", "h10").returncode == 2
     assert llmb_here("list", "--release", "26.2").returncode == 2
+
+
+def test_a_size_that_its_plugin_launches_has_no_framework(
+    llmb_here: Command,
+    cluster: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = tmp_path / "plugins"
+    write_folder(folder, {"own.py": OWN_LAUNCH, "workload.yaml": OWN_TABLE})
+    monkeypatch.setenv("LLMB_PLUGINS", str(folder))
+    words = ("single", "-w", "own", "--scale", "8", "--dry-run", "--install", cluster())
+    done = llmb_here(*words, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    (found,) = json.loads(done.stdout)["jobs"]
+    assert "framework" not in found
+    assert "nemo" not in llmb_here(*words).stdout
+
+
+OWN_LAUNCH = """
+from pathlib import Path
+from llmb.api import Command, Program, hookimpl, read_workload
+
+@hookimpl
+def llmb_workload():
+    return read_workload(Path(__file__).with_name("workload.yaml"))
+
+@hookimpl
+def llmb_launch():
+    return Command(program=Program(argv=("true",)), start="once")
+"""
+OWN_TABLE = """\
+key: own
+title: Trains with a program of its own
+image: registry.example.com/own/train:1
+default_size: a
+default_dtype: bf16
+sizes:
+  a:
+    model: {architecture: llama, layers: 2, hidden: 64, ffn: 64, heads: 2, kv_groups: 2, vocab: 64, seq_length: 64}
+    rows: [{gpu: h100, dtype: bf16, scales: 8, mbs: 1, gbs: 4N}]
+"""

@@ -22,7 +22,7 @@ def run(install: Path | None, yes: bool, dry_run: bool) -> None:
     folder = record.find_folder(install)
     has_config = (folder / CONFIG_FILE).is_file()
     if not has_config and record.is_interrupted(folder):  # before the first workload was installed
-        runs, installed = [], ()
+        runs, installed = [], tuple[str, ...]()
     else:
         config = record.load_layered_config(folder)
         runs, installed = store.all_runs(config)[0], config.workloads.installed or ()

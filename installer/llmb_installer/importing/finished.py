@@ -6,6 +6,7 @@ import hashlib
 import math
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -152,7 +153,8 @@ def _job(
     if unknown:
         names = ", ".join(unknown)
         return NotTaken(
-            "settings-unknown", f"unknown: {names}; llmb-run parse {log} shows what it measured"
+            "settings-unknown",
+            f"unknown: {names}; llmb-run parse {shlex.quote(str(log))} shows what it measured",
         )
     assert description.gpu_type is not None
     training = _training(description, workload)

@@ -466,3 +466,13 @@ def test_uninstall_is_refused_while_a_run_has_not_ended(
         uninstall.run(both.install, yes=True, dry_run=False)
     assert caught.value.code == "runs-open"
     assert (both.install / "venvs" / "small").exists()
+
+
+def test_what_uninstall_prints_can_be_pasted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "with space"
+    uninstall._show(folder, record.InstallRecord(), 1, has_config=True)
+    printed = capsys.readouterr().out
+    assert f"rm -r '{folder}'" in printed
+    assert " 1 run," in printed

@@ -496,9 +496,9 @@ def test_an_empty_current_folder_comes_before_that_of_last_time(
         dry_run=False,
     )
     here.memory.earlier = conversation.load_draft(environ)
-    said = here.prefer_empty_folder()
+    sentence = here.prefer_empty_folder()
     assert here.memory.earlier["install"] == str(tmp_path / proposed)
-    assert bool(said) == (proposed == "new")
+    assert bool(sentence) == (proposed == "new")
     assert set(here.memory.earlier) == {"install"}
 
 

@@ -78,6 +78,12 @@ def test_the_hint_for_a_lock_of_another_host_removes_it_if_its_holder_died(
         locks.hold(tmp_path, "x").__enter__()
     assert (caught.value.code, caught.value.value) == ("lock-held", tmp_path / "x.lock.4")
     assert (caught.value.hint or "").endswith(f"rm {tmp_path / 'x.lock.4'}")
+    spaced = tmp_path / "with space"
+    spaced.mkdir()
+    write_owner(spaced, dataclasses.replace(ended(), host="node7", pid=7), generation=4)
+    with pytest.raises(locks.LockHeldError) as other:
+        locks.hold(spaced, "x").__enter__()
+    assert (other.value.hint or "").endswith(f"rm '{spaced / 'x.lock.4'}'")
     wording("llmb-run", describe(caught.value))
     (tmp_path / "x.lock.4").unlink()
     with locks.hold(tmp_path, "x"):

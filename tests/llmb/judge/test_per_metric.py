@@ -222,8 +222,9 @@ def test_wrong_bounds_are_faults(tmp_path: Path, before: str, after: str, code: 
 @pytest.mark.parametrize("limit", ["minimum", "maximum"])
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_a_metric_made_by_code_has_finite_limits(limit: str, value: float) -> None:
+    limits: dict[str, Any] = {limit: value}
     with pytest.raises(KeyFaultError) as caught:
-        MetricSpec(name="bw", **{limit: value})
+        MetricSpec(name="bw", **limits)
     assert (caught.value.code, caught.value.path) == ("number-not-finite", (limit,))
 
 

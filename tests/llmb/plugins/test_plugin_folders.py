@@ -397,7 +397,7 @@ def test_references_to_images_are_those_that_registries_have(
         assert f"{tmp_path / 'm2/workload.yaml'}:12: image: " in done.stderr
 
 
-def test_a_copy_of_an_installed_package_is_told_how_to_check_it(
+def test_a_copy_of_an_installed_package_has_the_command_that_checks_it(
     install: Install, llmb_run: Command, site_packages: Path, tmp_path: Path
 ) -> None:
     install("moon", READ, key=None)

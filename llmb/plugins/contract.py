@@ -10,6 +10,7 @@ from typing import Any
 from llmb import __version__, hookspecs
 from llmb.core.names import suggest
 from llmb.plugins.adapters import Contract, major_of
+from llmb.plugins.guard import place_of
 from llmb.plugins.sources import FILE
 
 HOOKS = tuple(name for name in vars(hookspecs) if name.startswith("llmb_"))
@@ -123,12 +124,6 @@ def hook_problem(plugin: object) -> Reason | None:
     if not marked:
         return "hook-missing", f"it implements no hook; the hooks are {', '.join(HOOKS)}"
     return _misplaced(plugin, marked)
-
-
-def place_of(function: object) -> str:
-    """Return `` (file:line)`` of a function or method, or "" for what is not written in Python."""
-    code = getattr(getattr(function, "__func__", function), "__code__", None)
-    return f" ({code.co_filename}:{code.co_firstlineno})" if code is not None else ""
 
 
 def _misplaced(plugin: object, marked: list[str]) -> Reason | None:

@@ -18,7 +18,6 @@ from llmb.core import console
 from llmb.core.call_time_limit import OverdueError, time_limit
 from llmb.errors import KeyFaultError, LlmbError, PluginError, UsageError
 from llmb.plugins import side_effects
-from llmb.plugins.contract import place_of
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -161,6 +160,12 @@ def wrong_answer(
     return PluginError(
         message, reason=reason, hint=REPORT, fix=fix, code="answer-type", key=call, value=source
     )
+
+
+def place_of(function: object) -> str:
+    """Return `` (file:line)`` of a function or method, or "" for what is not written in Python."""
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    return f" ({code.co_filename}:{code.co_firstlineno})" if code is not None else ""
 
 
 def rejected(source: str, call: str, error: KeyFaultError, owner: str = "") -> PluginError:

@@ -34,9 +34,10 @@ LOCAL_WORLD_SIZE : 1 ))}
 UMASK = """\
 umask "$(printf %03o $(( ~0$(stat -c %a "$llmb_run") & 077 )))"
 """
-# Comes last, once llmb_code is set.
+# Comes last, once llmb_code is set, and llmb_cause if the scheduler caused the end.
 WRITE_END = """\
-printf '%s\\n' "$llmb_code" "ended $(date +%s)" > "$llmb_run/.ended" \
+printf '%s\\n' "$llmb_code" "ended $(date +%s)" ${llmb_cause:+"cause $llmb_cause"} \
+> "$llmb_run/.ended" \
 && mv "$llmb_run/.ended" "$llmb_run/ended"
 """
 EXIT = """\
@@ -109,12 +110,14 @@ _MOST = 1 << 20  # bytes of a small file that a script writes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFiles:
-    """The files that a run's script has written: its job, start, exit code and end."""
+    """The files that a run's script has written: its job, start, exit code, end and its cause."""
 
     job_id: str | None = None
     started: float | None = None
     exit_code: int | None = None
     ended: float | None = None
+    #: The state that the scheduler's own act gives it, ``PREEMPTED``. Empty for most ends.
+    cause: str = ""
 
 
 def read_files(run: RunRecord) -> RunFiles:
@@ -127,6 +130,7 @@ def read_files(run: RunRecord) -> RunFiles:
         started=_number(facts.get("started")),
         exit_code=int(last[0]) if last and last[0].isdecimal() else None,
         ended=_number(facts.get("ended")),
+        cause=facts.get("cause", ""),
     )
 
 

@@ -22,6 +22,7 @@ LAST, ALL = "last", "all"
 _NIGHT = 12 * 3600.0  # seconds
 FOLDER = ".sessions"  # in the folder of the runs, where every submitter can write
 _NAME = re.compile(r"[A-Za-z][\w.-]*", re.ASCII)  # an id begins with a digit
+_NAMED = 3  # sessions in an error: the newest ones
 _ID = re.compile(r"\d{4}-\d\d-\d\d[a-z]+", re.ASCII)
 
 
@@ -228,23 +229,37 @@ def resumable(
 ) -> SessionRuns | None:
     """Return the newest session of this user that a command of ``session`` may complete.
 
-    It has the same list, by its path or its content. Without a list, or if the session was made
-    before sessions were recorded, it has a run that ``is_wanted``.
+    It has the same list, by its path or its content, and a run that ``is_wanted``. Without a list,
+    or if the session was made before sessions were recorded, the run is enough. Raises UsageError
+    if there are sessions of the list, and none has such a run: their jobs had other options.
     """
-    for candidate in reversed(groups):
-        earlier = candidate.session
-        if session.list_path is not None and earlier.list_path is not None:
-            is_same = session.list_path == earlier.list_path or (
-                session.list_sha256 == earlier.list_sha256
-            )
-        elif earlier.list_path is None:
-            is_same = session.list_path is None or earlier.command is None
-            is_same = is_same and any(map(is_wanted, candidate.runs))
-        else:
-            is_same = False
-        if is_same and candidate.is_own:
-            return candidate
-    return None
+    of_list = [each for each in groups if each.is_own and _has_list_of(each.session, session)]
+    found = next((each for each in reversed(of_list) if any(map(is_wanted, each.runs))), None)
+    if found is None and any(each.session.list_path is not None for each in of_list):
+        latest = [each.session for each in reversed(of_list)][:_NAMED]
+        raise UsageError(
+            "no session of this list has any of these jobs: they differ in configuration,"
+            " environment, steps or repeat",
+            hint="; ".join(
+                [
+                    "without --resume, these jobs begin a session; --session NAME adds them to one",
+                    *(f"{in_words(each)} is of {each.command}" for each in latest),
+                ]
+            ),
+            code="resume-other-jobs",
+            key="--resume",
+        )
+    return found
+
+
+def _has_list_of(earlier: Session, session: Session) -> bool:
+    """Return True if ``earlier`` may be of the list of ``session``, which may have none."""
+    if session.list_path is not None and earlier.list_path is not None:
+        is_same_content = session.list_sha256 == earlier.list_sha256
+        return session.list_path == earlier.list_path or is_same_content
+    if earlier.list_path is not None:
+        return False
+    return session.list_path is None or earlier.command is None
 
 
 def before(

@@ -49,11 +49,12 @@ _TIME = "#SBATCH --time="
 # seconds from the first start of a job's script to a start that makes it another: clocks may differ
 _REQUEUED_AFTER = 60.0
 _SECOND = "Slurm requeued it: a second attempt in the same log"
+_PREEMPTED = "PREEMPTED"
 _REQUEUED = "JOB REQUEUE"  # no end: the job started again
 _DUE_TO = {
     "TIME LIMIT": TIMEOUT,
     "NODE FAILURE": "NODE_FAIL",
-    "PREEMPTION": "PREEMPTED",
+    "PREEMPTION": _PREEMPTED,
     "DEADLINE": "DEADLINE",
 }
 
@@ -297,9 +298,11 @@ class Poller:
             return replace(state, reason=self._failed_node(view.run, state))
         if state.state != FAILED:
             return state
+        files = read_files(view.run)  # the run may have ended since they were read
+        if files.cause == _PREEMPTED:  # with GraceTime, the script ends before Slurm kills it
+            return replace(state, state=_PREEMPTED, exit_code=None, reason="")
         if (node := _lost_node(view.run)) is not None:
             return replace(state, state="NODE_FAIL", reason=node)
-        files = read_files(view.run)  # the run may have ended since they were read
         if files.job_id is not None and files.exit_code is None and _was_killed(state):
             return replace(
                 state,
@@ -396,6 +399,8 @@ def _end_of(run: RunRecord, files: bashscript.RunFiles) -> JobState | None:
         return JobState(
             state=_DUE_TO.get(ends[-1], CANCELLED), started=files.started, ended=files.ended
         )
+    if files.cause == _PREEMPTED:
+        return JobState(state=_PREEMPTED, started=files.started, ended=files.ended)
     if files.exit_code is None:
         return None
     state = COMPLETED if files.exit_code == 0 else FAILED

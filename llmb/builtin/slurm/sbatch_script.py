@@ -84,6 +84,8 @@ llmb_code=$?
 """
 # srun ends the other ranks when one fails, and then returns their exit code. Its first line has the
 # failed rank's.
+# A partition or QOS with GraceTime sends SIGTERM to the ranks of a preempted job and kills its script
+# later. The script ends before that, so Slurm records FAILED; only the controller has PreemptTime.
 _LAST_ACT = (
     _LAST_CODE
     + """\
@@ -96,6 +98,8 @@ if (( llmb_code != 0 )); then
         Aborted*) llmb_code=134 ;;
         'Bus error'*) llmb_code=135 ;;
     esac
+    llmb_job=$(timeout 10 scontrol --oneliner show job "$SLURM_JOB_ID" 2> /dev/null)
+    if [[ $llmb_job == *" PreemptTime="[0-9]* ]]; then llmb_cause=PREEMPTED; fi
 fi
 """
 )

@@ -353,11 +353,11 @@ def test_a_wait_ends_with_the_comparison_with_the_baseline(install: Path, llmb: 
 @pytest.mark.parametrize(
     ("command", "earlier", "is_wanted", "is_own", "completes"),
     [
-        ({"list_path": "/j", "list_sha256": "a"}, {"list_path": "/j"}, False, True, True),
+        ({"list_path": "/j", "list_sha256": "a"}, {"list_path": "/j"}, True, True, True),
         (
             {"list_path": "/j", "list_sha256": "a"},
             {"list_path": "/k", "list_sha256": "a"},
-            False,
+            True,
             True,
             True,
         ),
@@ -403,3 +403,23 @@ def test_the_session_that_a_command_may_complete(
     group = sessions.SessionRuns(session=new(**earlier), runs=tuple(nights[:1]))
     found = sessions.resumable([group], new(**command), lambda run: is_wanted)
     assert (found is group) is completes
+
+
+def test_resume_completes_the_session_of_the_same_options(
+    llmb: Command, jobs: Path, runs: Callable[[], list[RunRecord]]
+) -> None:
+    for value in ("1", "2"):
+        assert llmb("submit-all", jobs, "--env", f"A={value}", "--wait").returncode == 0
+    first, second = dict.fromkeys(sessions.session_of(run).id for run in runs())
+    done = llmb("submit-all", jobs, "--env", "A=1", "--resume")
+    assert done.returncode == 0, done.stderr
+    assert f"resuming session {first}" in done.stderr
+    assert "8 of 8 are done" in done.stderr
+    done = llmb("submit-all", jobs, "--env", "A=3", "--resume")
+    assert done.returncode == 2
+    assert "no session of this list has any of these jobs" in done.stderr
+    assert f"{second} is of llmb-run submit-all" in " ".join(done.stderr.split())
+    assert len(runs()) == 16
+    done = llmb("submit-all", jobs, "--env", "A=3", "--resume", "--session", second)
+    assert done.returncode == 0, done.stderr
+    assert "0 of 8 are done" in done.stderr

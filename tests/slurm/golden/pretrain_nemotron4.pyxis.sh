@@ -152,8 +152,10 @@ if (( llmb_code != 0 )); then
         Aborted*) llmb_code=134 ;;
         'Bus error'*) llmb_code=135 ;;
     esac
+    llmb_job=$(timeout 10 scontrol --oneliner show job "$SLURM_JOB_ID" 2> /dev/null)
+    if [[ $llmb_job == *" PreemptTime="[0-9]* ]]; then llmb_cause=PREEMPTED; fi
 fi
-printf '%s\n' "$llmb_code" "ended $(date +%s)" > "$llmb_run/.ended" && mv "$llmb_run/.ended" "$llmb_run/ended"
+printf '%s\n' "$llmb_code" "ended $(date +%s)" ${llmb_cause:+"cause $llmb_cause"} > "$llmb_run/.ended" && mv "$llmb_run/.ended" "$llmb_run/ended"
 for llmb_tmp in "${TMPDIR:-/tmp}" /tmp; do
     [[ ! -d $llmb_tmp/llmb-$SLURM_JOB_ID.0 ]] || timeout -k 5 300 srun --overlap --nodes=8 --ntasks=8 --ntasks-per-node=1 \
         bash -c 'rm -rf -- "$1"/llmb-"$SLURM_JOB_ID".*' _ "$llmb_tmp" < /dev/null

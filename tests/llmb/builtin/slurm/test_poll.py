@@ -193,6 +193,24 @@ def test_a_script_that_was_killed_on_its_node_has_no_exit_code_of_the_training(
     assert slurm.poll(run)[0].exit_code == 137  # a rank was killed, and the script has reported so
 
 
+def test_a_job_that_ended_within_the_grace_time_of_a_preemption(
+    slurm: Slurm, run: RunRecord
+) -> None:
+    ended(run, 143)
+    with (run.place / "ended").open("a") as stream:
+        stream.write("cause PREEMPTED\n")
+    state = JobState(state="PREEMPTED", started=100, ended=200)
+    slurm.says("sacct", "7|FAILED|15:0|100|200|None||job.r1\n")
+    assert slurm.poll(run) == [state]
+    slurm.says("sacct", err="Slurm accounting storage is disabled", code=1)
+    slurm.says("squeue", "7|FAILED|NonZeroExitCode|100|200||job.r1\n")
+    assert slurm.poll(run) == [state]
+    slurm.says("squeue")
+    assert [one.state for one in slurm.poll(run)] == ["PREEMPTED"]
+    slurm.says("squeue", "7|CANCELLED|None|100|200||job.r1\n")
+    assert [one.state for one in slurm.poll(run)] == ["CANCELLED"]
+
+
 def test_what_the_script_writes_while_slurm_is_asked_counts(slurm: Slurm, run: RunRecord) -> None:
     (run.place / "scheduler_id").write_text("7\ncluster kit\nstarted 100\n")
     slurm.says("sacct", "7|FAILED|9:0|100|200|NonZeroExitCode||job.r1\n")

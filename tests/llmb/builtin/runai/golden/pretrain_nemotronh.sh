@@ -71,7 +71,7 @@ if [[ $llmb_count != 4 ]]; then
     echo 1 > "$llmb_run/.failed.$llmb_node"
     (( llmb_node == 0 )) || exit 1
     llmb_code=1
-    printf '%s\n' "$llmb_code" "ended $(date +%s)" > "$llmb_run/.ended" && mv "$llmb_run/.ended" "$llmb_run/ended"
+    printf '%s\n' "$llmb_code" "ended $(date +%s)" ${llmb_cause:+"cause $llmb_cause"} > "$llmb_run/.ended" && mv "$llmb_run/.ended" "$llmb_run/ended"
     exit "$llmb_code"
 fi
 if (( llmb_node == 0 )); then
@@ -176,5 +176,5 @@ done
 : > "$llmb_run/.done.$llmb_node"
 (( llmb_node == 0 )) || exit "$llmb_code"
 llmb_check_nodes  # one may have failed and ended since the last look
-printf '%s\n' "$llmb_code" "ended $(date +%s)" > "$llmb_run/.ended" && mv "$llmb_run/.ended" "$llmb_run/ended"
+printf '%s\n' "$llmb_code" "ended $(date +%s)" ${llmb_cause:+"cause $llmb_cause"} > "$llmb_run/.ended" && mv "$llmb_run/.ended" "$llmb_run/ended"
 exit "$llmb_code"

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from llmb.builtin.own_types import own_types
 from llmb.cli.context import CliContext
+from llmb.cli.reading import spec_of
+from llmb.contract.formats import NEMO2, ParseSpec
 from llmb.contract.job import Job
 from llmb.contract.metrics import USUAL_BOUNDS
 from llmb.contract.record import RunRecord
@@ -15,6 +17,7 @@ from llmb.contract.state import RUNNING, JobState
 from llmb.core import console
 from llmb.core.values import dataclass
 from llmb.errors import LlmbError
+from llmb.measure.log_lines import PatternError
 from llmb.measure.log_reader import LogProgress, progress
 from llmb.measure.step_collector import ReadState
 
@@ -85,13 +88,28 @@ class Paces:
     def __init__(self, context: CliContext | None = None) -> None:
         self.context = context
         self._read: dict[Path, ReadState] = {}
+        self._specs: dict[Path, ParseSpec | None] = {}  # None after a pattern failed
         self._references: dict[Hashable, StepReference | None] = {}
         self._baseline: Baseline | None = None
 
     def of(self, run: RunRecord) -> NewestStep | None:
         """Return the pace of ``run``, None before its first step."""
-        at, self._read[run.log] = progress(run.log, self._read.get(run.log))
+        spec = self._spec(run)
+        if spec is None:
+            return None
+        try:
+            at, self._read[run.log] = progress(run.log, self._read.get(run.log), spec)
+        except PatternError as error:  # it may take seconds, and would again each time
+            console.warn_once(error.message)
+            self._specs[run.log] = None
+            return None
         return None if at is None else NewestStep(at=at, reference=self.reference(run))
+
+    def _spec(self, run: RunRecord) -> ParseSpec | None:
+        """Return the format of the log, which is asked of the run's plugin once."""
+        if run.log not in self._specs:
+            self._specs[run.log] = NEMO2 if self.context is None else spec_of(self.context, run)
+        return self._specs[run.log]
 
     def reference(self, run: RunRecord) -> StepReference | None:
         """Return the published step time for ``run``, else that of the newest baseline."""

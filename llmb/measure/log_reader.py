@@ -2,6 +2,7 @@
 """Read a training log into samples: one pass for literal text, patterns only on its hits."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -11,6 +12,7 @@ from llmb.core.scan import REACH, Block, apart, hits_in, is_packed, open_log, re
 from llmb.errors import LlmbError
 from llmb.measure import superbench, whole_log
 from llmb.measure.log_conditions import AT_THE_START
+from llmb.measure.log_lines import PatternError
 from llmb.measure.nccl_tests import samples_of_report
 from llmb.measure.statistics import quantile
 from llmb.measure.step_collector import Collector, ReadState
@@ -91,13 +93,20 @@ class LogProgress(NamedTuple):
 RECENT = 10  # steps
 
 
-def progress(path: Path, state: ReadState | None = None) -> tuple[LogProgress | None, ReadState]:
+def progress(
+    path: Path, state: ReadState | None = None, spec: ParseSpec = NEMO2
+) -> tuple[LogProgress | None, ReadState]:
     """Return the newest step of a growing log, and the next state.
 
-    A log that does not exist yet, or cannot be read, has no step (None).
+    A log that does not exist yet, or cannot be read, has no step (None), and neither has one whose
+    steps nobody numbers. Raises PatternError as ``read_log``.
     """
+    if spec.reads_whole_log:
+        return None, ReadState()
     try:
-        samples, state = read_on(path, state=state)
+        samples, state = read_on(path, replace(spec, samples=None), state)
+    except PatternError:
+        raise
     except LlmbError:
         return None, ReadState()
     if samples.max_iteration is None or samples.last is None:

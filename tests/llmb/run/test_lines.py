@@ -3,13 +3,20 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import NoReturn, cast
 
 import pytest
 
+from llmb.cli import pace
+from llmb.cli.context import CliContext
 from llmb.cli.pace import Paces, StepReference
 from llmb.cli.progress import _Lines
+from llmb.contract.formats import ParseSpec
 from llmb.contract.record import RunRecord
 from llmb.contract.state import COMPLETED, NEXT, NEXT_CODE, PENDING, RUNNING, UNKNOWN, JobState
+from llmb.measure.log_lines import PatternError
+from llmb.measure.log_reader import progress
 
 STEP = (
     "Training epoch 0, iteration {i}/49 | train_step_timing in s: 1.5 | reduced_train_loss: 2.5\n"
@@ -134,3 +141,48 @@ def test_why_nothing_is_known(
     (run,) = submitted(1)
     _Lines(Paces())([run], {run.id: JobState(state=UNKNOWN, reason="no answer: squeue")})
     assert capsys.readouterr().err.split(": ", 1)[1] == "no answer: squeue\n"
+
+
+def test_the_steps_of_other_metrics_are_progress_too(
+    submitted: Callable[..., list[RunRecord]],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The plugin is asked once for each run. A pattern that takes too long is reported once."""
+    asked: list[str] = []
+
+    def spec_of(context: CliContext, run: RunRecord) -> ParseSpec:
+        asked.append(run.id)
+        return ParseSpec(metrics=("busbw",))
+
+    monkeypatch.setattr(pace, "spec_of", spec_of)
+    (run,) = submitted(1)
+    monkeypatch.setattr(Paces, "reference", lambda paces, run: None)
+    paces = Paces(cast(CliContext, object()))
+    run.work.mkdir(parents=True, exist_ok=True)
+    assert paces.of(run) is None
+    run.log.write_text("llmb step 0/9 busbw=480.2\nllmb step 1/9 busbw=481.5\n")
+    newest = paces.of(run)
+    assert newest is not None
+    assert (newest.at, newest.in_words(), newest.seconds_left) == ((1, 9, None), "", None)
+    _Lines(paces).step(run)
+    assert capsys.readouterr().err.rstrip().endswith("step 2 of 10")
+    assert asked == [run.id]
+
+    def slow(*_: object) -> NoReturn:
+        raise PatternError("its pattern takes too long")
+
+    monkeypatch.setattr(pace, "progress", slow)
+    assert paces.of(run) is None
+    assert "its pattern takes too long" in capsys.readouterr().err
+    monkeypatch.undo()
+    assert paces.of(run) is None
+    assert capsys.readouterr().err == ""
+
+
+def test_results_that_a_program_prints_at_its_end_are_no_steps(tmp_path: Path) -> None:
+    path = tmp_path / "log-a.out"
+    path.write_text("Copy: 300.5\n")
+    spec = ParseSpec(patterns={"copy": r"^Copy: +(?P<value>\S+)"}, metrics=("copy",))
+    assert spec.reads_whole_log
+    assert progress(path, spec=spec)[0] is None

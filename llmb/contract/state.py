@@ -41,6 +41,7 @@ REFUSED_CODE, REFUSED = "refused", "not submitted: "
 NO_ANSWER_CODE, NO_ANSWER = "no-answer", "no answer: "
 # another cluster than the one that was asked has the run
 ELSEWHERE_CODE, ELSEWHERE = "elsewhere", "elsewhere: "
+NO_FOLDER_CODE = "no-folder"  # of LOST: somebody deleted the run's folder
 NEXT_CODE, NEXT = "next", "it is next"  # the first in a queue where one job runs after another
 _LAST_YEAR = 253402300799  # the end of the year 9999, in seconds since the epoch
 

@@ -55,7 +55,7 @@ def of_run(
         return _waiting(state, samples, metrics)
     if status == UNKNOWN and state.state == COMPLETED:
         return _unknown(spec, samples)
-    if state.is_refused:
+    if state.is_refused or state.code == states.NO_FOLDER_CODE:
         return plain(state.reason)  # there is no log
     common = (_attempts(samples), *(checkpoints.problems if checkpoints else ()))
     if status != SUCCESS:

@@ -16,6 +16,7 @@ from llmb.contract.record import RunRecord
 from llmb.contract.state import (
     CANCELLED,
     LOST,
+    NO_FOLDER_CODE,
     NOT_SUBMITTED,
     RUNNING,
     UNKNOWN,
@@ -113,7 +114,9 @@ def wait(
             broken = [
                 run
                 for run in followed
-                if states[run.id].state in RETRIABLE and remaining_retries[run.id] > 0
+                if states[run.id].state in RETRIABLE
+                and states[run.id].code != NO_FOLDER_CODE
+                and remaining_retries[run.id] > 0
             ]
             open_ = [state for state in states.values() if not state.is_over]
             added = _added(source, len(open_), watcher)

@@ -8,10 +8,12 @@ from llmb.contract.cluster import Cluster
 from llmb.contract.record import RunRecord
 from llmb.contract.state import (
     LOST,
+    NO_FOLDER_CODE,
     UNKNOWN,
     JobState,
     confirm_lost,
 )
+from llmb.core import files
 from llmb.errors import LlmbError
 from llmb.kit.seen_state import last_seen as last_seen
 from llmb.run import store
@@ -42,6 +44,8 @@ def poll(cluster: Cluster, runs: Sequence[RunRecord]) -> dict[str, JobState]:
 
 def _stored(cluster: Cluster, run: RunRecord, state: JobState) -> JobState:
     """Return the resulting state, stored if possible. A doubtful one is not stored."""
+    if state.is_end and not files.is_folder(run.directory):
+        return _without_folder(run, state)
     # A run that this cluster does not know is lost only if no other cluster took it.
     if state.state == LOST and not state.certain and not state.is_doubtful:
         state = unless_elsewhere(cluster, run, state, last_seen(run))
@@ -52,6 +56,20 @@ def _stored(cluster: Cluster, run: RunRecord, state: JobState) -> JobState:
         return store.save_state(run, state)
     except LlmbError:  # a full disk, or another user's run: the state is valid, and is polled again
         return state
+
+
+def _without_folder(run: RunRecord, end: JobState) -> JobState:
+    """Return the end of a run whose folder was deleted, and its log and results with it."""
+    was = "" if end.state == LOST else f"; the job ended {end.state}"
+    return JobState(
+        state=LOST,
+        certain=True,
+        reason=f"its folder was deleted, and its results with it{was}: {run.directory}",
+        started=end.started,
+        ended=end.ended or time.time(),
+        nodes=end.nodes,
+        code=NO_FOLDER_CODE,
+    )
 
 
 def try_poll(

@@ -12,6 +12,7 @@ from llmb.contract.state import NOT_SUBMITTED, PENDING, UNKNOWN, JobState
 from llmb.core import locks
 from llmb.core.process import ProcessId, is_at_work
 from llmb.errors import LlmbError
+from llmb.kit.seen_state import last_seen
 from llmb.run import store
 from llmb.run.submission import (
     SubmitResult,
@@ -82,7 +83,9 @@ def _find_abandoned(
         if run.id in scheduler_ids:
             sent.append(_store_found(run, scheduler_ids[run.id]))
         else:
-            missing = JobState(state=NOT_SUBMITTED, reason=FIX)
+            last = last_seen(run)  # a full queue has its own reason
+            is_known = last.state == NOT_SUBMITTED and last.reason
+            missing = last if is_known else JobState(state=NOT_SUBMITTED, reason=FIX)
             states[run.id] = unless_elsewhere(cluster, run, missing, JobState(state=UNKNOWN))
 
 

@@ -13,7 +13,7 @@ from llmb.contract import record
 from llmb.contract.launch import Stamp
 from llmb.contract.record import RunRecord
 from llmb.contract.schema import ClusterConfig
-from llmb.contract.state import JobState
+from llmb.contract.state import NOT_SUBMITTED, JobState
 from llmb.core import files, locks, permissions, typed
 from llmb.core.node_lists import expand
 from llmb.core.values import dataclass
@@ -193,6 +193,14 @@ def save_state(run: RunRecord, state: JobState) -> JobState:
             run.place / STATE, typed.keeping(state, files.read_json_if_sound(run.place / STATE))
         )
     return state
+
+
+def forget_full_queue(run: RunRecord) -> None:
+    """Remove the state of a run that a full queue turned away, before it is submitted again."""
+    last = seen_state(run)
+    if last is not None and last.state == NOT_SUBMITTED:
+        with contextlib.suppress(OSError):
+            (run.place / STATE).unlink()
 
 
 def nodes_of(run: RunRecord, state: JobState | None = None) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from llmb.contract.cluster import (
     elsewhere,
     identity_of,
 )
-from llmb.contract.state import FAILED, REFUSED, REFUSED_CODE, JobState
+from llmb.contract.state import FAILED, NOT_SUBMITTED, REFUSED, REFUSED_CODE, JobState
 from llmb.core import files, locks, parallel
 from llmb.core.process import ProcessId
 from llmb.core.values import dataclass
@@ -111,6 +111,7 @@ def submit_recorded(run: record.RunRecord, cluster: Cluster) -> SubmitResult:
     A run that is refused ends with that reason. If the answer is unclear, ``reconcile`` finds out
     later.
     """
+    store.forget_full_queue(run)
     try:
         files.write_text(
             run.script, cluster.render(run.launch, run.stamp), durable=False
@@ -120,6 +121,8 @@ def submit_recorded(run: record.RunRecord, cluster: Cluster) -> SubmitResult:
         # The answer was lost, the submission may have succeeded: only the cluster knows.
         known_id = _answer(lambda: cluster.find([run]).get(run.id))
         if known_id is None:
+            if isinstance(error, QueueFullError):
+                _note_full_queue(run, error)
             return SubmitResult(run=run, error=error)
         scheduler_id = known_id
     except LlmbError as error:
@@ -187,6 +190,20 @@ def _answer(ask: Callable[[], str | None]) -> str | None:
         return ask()
     except LlmbError:
         return None
+
+
+def _note_full_queue(run: record.RunRecord, error: QueueFullError) -> None:
+    """Store why the run is not submitted, and what submits it, for commands that list it later."""
+    command = None if run.session is None else run.session.command
+    if command is None or run.attempt > 1:
+        fix = "llmb-run jobs reconcile submits it"
+    else:
+        resume = command if "--resume" in command.split() else f"{command} --resume"
+        fix = f"{resume} submits it and the rest of its session"
+    limit = f" ({error.value})" if error.value else ""
+    state = JobState(state=NOT_SUBMITTED, reason=f"the queue was full{limit}; {fix}")
+    with contextlib.suppress(LlmbError):  # on a full disk it counts as interrupted
+        store.save_state(run, state)
 
 
 def _refused(run: record.RunRecord, error: LlmbError) -> SubmitResult:

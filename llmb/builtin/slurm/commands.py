@@ -266,6 +266,8 @@ _WAITED = re.compile(
     r"|JobArrayTaskLimit|RequeueHold|WaitingForScheduling"
 )
 _LAST_SIGNAL = 64  # Slurm itself uses 125 for a job that was out of memory
+#: Slurm's own code in the place of a signal: the node could not open the file of --output.
+NO_OUTPUT = "0:53"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,11 +324,11 @@ def _ask_of_jobs(client: Client, argv: Sequence[str]) -> str:
         raise
 
 
-def exit_code(client: Client, job_id: str) -> int | None:
-    """The exit code of a job that the controller still knows. Raises SilentError."""
+def exit_code(client: Client, job_id: str) -> str:
+    """The ``code:signal`` of a job that the controller still knows, else "". Raises SilentError."""
     shown = _ask_of_jobs(client, ["scontrol", "--oneliner", "show", "job", job_id])
     match = re.search(r"\bExitCode=(\d+:\d+)", shown)
-    return read_exit_code(match[1]) if match else None
+    return match[1] if match else ""
 
 
 def script_of(client: Client, job_id: str) -> str | None:
@@ -395,15 +397,17 @@ def read_queue(text: str) -> Iterator[JobRow]:
 def _state(shown: str, reason: str, start: str, end: str, code: str, nodes: str) -> JobState:
     word, cause = state_word(shown), reason_of(shown, reason)
     is_end = word in ENDS
+    nodes = "" if nodes in _NO_NODES else nodes
+    # of a waiting job it is a forecast, and of one that was cancelled before it began its end
+    has_begun = word not in WAITING and not (is_end and start == end and not nodes)
     return JobState(
         state=word,
-        reason=cause,
+        reason=NO_OUTPUT if is_end and code == NO_OUTPUT else cause,
         exit_code=read_exit_code(code) if is_end else None,
-        # of a waiting job it is a forecast
-        started=epoch_seconds(start) if word not in WAITING else None,
+        started=epoch_seconds(start) if has_begun else None,
         ended=epoch_seconds(end) if is_end else None,
         fix=advice("slurm_waiting", cause) if word in WAITING else "",
-        nodes="" if nodes in _NO_NODES else nodes,
+        nodes=nodes,
     )
 
 
@@ -432,7 +436,7 @@ def reason_of(shown: str, reason: str) -> str:
 def read_exit_code(text: str) -> int | None:
     """The exit code of ``code:signal`` as a shell would give it, or None where there is none."""
     match = re.fullmatch(r"(\d+):(\d+)", text)
-    if match is None or int(match[2]) > _LAST_SIGNAL:
+    if text == NO_OUTPUT or match is None or int(match[2]) > _LAST_SIGNAL:
         return None
     return 128 + int(match[2]) if int(match[2]) else int(match[1])
 

@@ -104,6 +104,11 @@ class View:
         return self.files.exit_code is not None or overdue
 
     @property
+    def is_of_another(self) -> bool:
+        """Return True if another user submitted it: Slurm may hide its job."""
+        return files.owner(self.run.directory) not in (None, os.getuid())
+
+    @property
     def known(self) -> JobState | None:
         """The state, or None for a job that the queue was asked for and does not have."""
         return self.accounted if self.accounted is not None and not self.is_open else self.queued
@@ -280,6 +285,8 @@ class Poller:
         if view.known is None:
             return self._gone(view)
         state = self._complete(view, view.known)
+        if state.fix and view.is_of_another:  # only its own user can release, cancel or retry it
+            state = replace(state, fix="")
         first, last = view.files.started, state.started
         if first is None or last is None or last - first < _REQUEUED_AFTER or state.reason:
             return state
@@ -309,11 +316,13 @@ class Poller:
                 exit_code=None,
                 reason="its script was killed, and nothing says why",
             )
-        # Accounting keeps seven bits of it: 137 comes back as 9.
-        exit_code = files.exit_code if files.exit_code is not None else state.exit_code
-        return replace(
-            state, exit_code=exit_code if exit_code is not None else self._exit_code(view.job_id)
-        )
+        if files.exit_code is not None:  # accounting keeps seven bits of it: 137 comes back as 9
+            return replace(state, exit_code=files.exit_code)
+        shown = "" if state.exit_code is not None else self._exit_code(view.job_id)
+        if files.job_id is None and commands.NO_OUTPUT in (state.reason, shown):
+            output = view.run.batch_log
+            return replace(state, reason=f"the node could not open the job's output file {output}")
+        return replace(state, exit_code=state.exit_code or commands.read_exit_code(shown))
 
     def _failed_node(self, run: RunRecord, state: JobState) -> str:
         """Return why a job ended with NODE_FAIL, with the failed node if Slurm or srun names it."""
@@ -329,11 +338,11 @@ class Poller:
         named = f"node {fold(failed)} failed"
         return f"{named}: {reason}" if reason else named
 
-    def _exit_code(self, job_id: str | None) -> int | None:
+    def _exit_code(self, job_id: str | None) -> str:
         try:
-            return commands.exit_code(self.asker, job_id) if job_id is not None else None
+            return commands.exit_code(self.asker, job_id) if job_id is not None else ""
         except LlmbError:  # the state is known without it
-            return None
+            return ""
 
     def _gone(self, view: View) -> JobState:
         """The state of a run that Slurm was asked for and did not know."""
@@ -341,11 +350,13 @@ class Poller:
         answer = (
             f"Slurm no longer knows job {view.job_id}" if view.job_id else "Slurm does not know it"
         )
+        if view.is_of_another:
+            answer += ", or hides it"
         if (end := _end_of(run, view.files)) is not None:
             return replace(end, reason=f"from its own files; {answer}")
         before = view.accounted or last_seen(run)
-        if files.owner(run.directory) not in (None, os.getuid()):
-            return replace(before, reason=f"{answer}, or hides it: it is another user's")
+        if view.is_of_another:
+            return replace(before, reason=f"{answer}: it is another user's", fix="")
         if time.monotonic() < self.memory.rest_until:
             return replace(before, reason=f"{answer}, and its accounting does not answer")
         return JobState(
@@ -383,7 +394,8 @@ def _was_killed(state: JobState) -> bool:
     """Return True if a signal ended a job's script: accounting keeps seven bits of an exit code, so
     128 more is a signal.
     """
-    return state.reason.startswith(_LAUNCH_FAILURE) or (state.exit_code or 0) > 128
+    is_signal = state.reason == commands.NO_OUTPUT or (state.exit_code or 0) > 128
+    return is_signal or state.reason.startswith(_LAUNCH_FAILURE)
 
 
 def _end_of(run: RunRecord, files: bashscript.RunFiles) -> JobState | None:

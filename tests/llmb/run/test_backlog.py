@@ -16,8 +16,9 @@ import yaml
 
 from llmb.contract.cluster import QueueFullError
 from llmb.contract.record import Origin, RunRecord
-from llmb.contract.state import COMPLETED, FAILED, RUNNING
+from llmb.contract.state import COMPLETED, FAILED, NOT_SUBMITTED, RUNNING
 from llmb.core import files
+from llmb.kit.seen_state import last_seen
 from llmb.run import backlog
 from llmb.run.submission import Sent, SubmitResult
 from llmb_testing.fake_cluster import FakeCluster
@@ -159,11 +160,14 @@ def test_a_full_queue_leaves_the_list_as_it_is(
     wording("submit-all", "\n".join([totals, note, hint]).replace(str(jobs), "jobs.txt"))
     rows = json.loads(llmb("jobs", "list", "--format", "json").stdout)
     assert FAILED not in {row["state"] for row in rows}
+    reasons = {row["reason"] for row in rows if row["state"] == NOT_SUBMITTED}
+    wording("jobs list", "\n".join(reasons).replace(str(jobs), "jobs.txt"))
     scheduler.behave(ENDLESS)
     resumed = llmb("submit-all", jobs, "--resume")
     assert resumed.returncode == 0, resumed.stderr
     assert len(runs()) == 6
     assert sorted(job.name for job in scheduler.jobs()) == sorted(run.id for run in runs())
+    assert [last_seen(run) for run in runs() if last_seen(run).state == NOT_SUBMITTED] == []
 
 
 def test_with_wait_a_full_queue_is_tried_again(

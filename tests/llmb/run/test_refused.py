@@ -295,3 +295,28 @@ def test_a_run_whose_folder_is_deleted_is_reported_and_not_created_again(
     wording("jobs wait", line, {run.id: "<run>"})
     assert "llmb-run results" not in done.stderr
     assert not run.directory.exists()
+    lost = next(line for line in done.stderr.splitlines() if " LOST: " in line)
+    wording("jobs wait", lost.partition(" LOST: ")[2], {str(run.directory): "<folder>"})
+
+
+def test_a_run_whose_folder_is_deleted_is_lost_and_not_retried(
+    llmb: Command, scheduler: Scheduler, runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever its scheduler says, and also for --wait, whose table has the reason."""
+    scheduler.behave(Behaviour(script={"*": (RUNNING, RUNNING, "NODE_FAIL")}))
+    poll = FakeCluster.poll
+
+    def delete(self: FakeCluster, asked: Sequence[RunRecord]) -> object:
+        states = poll(self, asked)
+        shutil.rmtree(asked[0].directory, ignore_errors=True)
+        return states
+
+    monkeypatch.setattr(FakeCluster, "poll", delete)
+    done = llmb(*ONE, 8, "--wait", "--retries", 1)
+    assert done.returncode == 3, done.stderr
+    assert "LOST: its folder was deleted" in done.stderr
+    assert "the job ended NODE_FAIL" in done.stderr
+    assert "its folder was deleted" in done.stdout
+    assert "no step in the log" not in done.stdout
+    assert "retried" not in done.stderr
+    assert runs() == []

@@ -31,6 +31,7 @@ from llmb.core.process import ProcessId
 from llmb.core.shell import Completed
 from llmb.errors import LlmbError, describe
 from llmb.kit import programs
+from llmb.measure.result_notes import cause_of_end
 from llmb.run import store
 from llmb.run.submission import submit_recorded
 from llmb_installer.cluster_types import all_types
@@ -357,6 +358,40 @@ def test_another_users_run_is_not_called_lost(
     state = slurm.poll(run)[0]
     assert state.state == "UNKNOWN"
     wording("jobs list", state.reason)
+    store.save_state(run, JobState(state="PENDING", reason="JobHeldUser", fix="release it"))
+    state = slurm.poll(run)[0]
+    assert (state.state, state.fix) == ("PENDING", "")
+    ended(run, 0)
+    state = slurm.poll(run)[0]
+    assert state.state == "COMPLETED"
+    wording("jobs list", state.reason)
+
+
+def test_another_user_cannot_release_a_job(
+    slurm: Slurm, run: RunRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slurm.says("squeue", "7|PENDING|JobHeldUser|0|0||job.r1\n")
+    assert "scontrol release" in slurm.poll(run)[0].fix
+    uid = os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: uid + 1)
+    assert slurm.poll(run)[0] == JobState(state="PENDING", reason="JobHeldUser")
+
+
+def test_a_node_that_cannot_open_the_jobs_output(
+    slurm: Slurm, run: RunRecord, wording: Callable[..., None]
+) -> None:
+    """Slurm has a code of its own in the place of a signal, with accounting and without."""
+    slurm.says("sacct", "7|FAILED|0:53|100|200|None|n1|job.r1\n")
+    with_accounting = slurm.poll(run)[0]
+    assert (with_accounting.state, with_accounting.exit_code) == ("FAILED", None)
+    wording("jobs list", with_accounting.reason, {str(run.directory): "<folder>"})
+    slurm.says("sacct")
+    slurm.says("squeue", "7|FAILED|JobLaunchFailure|100|200|n1|job.r1\n")
+    slurm.says("scontrol", "JobId=7 JobState=FAILED ExitCode=0:53 RunTime=00:00:00\n")
+    assert slurm.poll(run) == [with_accounting]
+    cause = cause_of_end(with_accounting)
+    assert cause is not None
+    assert (cause.kind, "writable on the node" in cause.fix) == ("job output", True)
 
 
 def test_one_question_however_many(slurm: Slurm, run: RunRecord) -> None:

@@ -144,6 +144,12 @@ def test_what_the_queue_says() -> None:
     ]
 
 
+def test_a_job_that_never_had_nodes_has_no_start() -> None:
+    """Without accounting, the queue has the time of its end as its start too."""
+    (row,) = read_queue("23|CANCELLED|None|1795252562|1795252562||e.f\n")
+    assert row.state == JobState(state="CANCELLED", ended=1795252562)
+
+
 @pytest.mark.parametrize(
     ("state", "reported", "reason"),
     [

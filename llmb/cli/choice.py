@@ -13,7 +13,7 @@ from llmb.cli import options
 from llmb.cli.context import CliContext, say, select_runs
 from llmb.cli.judging import results_of, states_of
 from llmb.contract.record import RunRecord, Session
-from llmb.contract.state import JobState
+from llmb.contract.state import WAITING, JobState
 from llmb.contract.window import Window, parse_window
 from llmb.core import console
 from llmb.core.names import find_workload_and_size, listed, suggest
@@ -282,7 +282,9 @@ def by_metric(results: Sequence[Result], metric: str | None) -> list[Result]:
 
 
 def all_nodes(run: RunRecord, state: JobState | None, result: Result | None) -> tuple[str, ...]:
-    """The nodes that the scheduler names, else the nodes in the run's log."""
+    """The nodes that the scheduler names, else those in the run's log. None if it waits."""
+    if state is not None and state.state in WAITING:
+        return ()
     logged = result.log.hosts if result is not None and result.log is not None else ()
     return nodes_of(run, state) or logged
 

@@ -13,7 +13,7 @@ from llmb.contract import record
 from llmb.contract.launch import Stamp
 from llmb.contract.record import RunRecord
 from llmb.contract.schema import ClusterConfig
-from llmb.contract.state import NOT_SUBMITTED, JobState
+from llmb.contract.state import NOT_SUBMITTED, WAITING, JobState
 from llmb.core import files, locks, permissions, typed
 from llmb.core.node_lists import expand
 from llmb.core.values import dataclass
@@ -174,10 +174,10 @@ def save_state(run: RunRecord, state: JobState) -> JobState:
     """Store a polled state unless an end is stored already. Returns the resulting state.
 
     A deleted folder of a run is not created again. If ``state`` has no nodes, it keeps the nodes of
-    an earlier poll. Raises LlmbError if it cannot be written.
+    an earlier poll, unless the job waits again. Raises LlmbError if it cannot be written.
     """
     last = seen_state(run)
-    if last is not None and not state.nodes:
+    if last is not None and not state.nodes and state.state not in WAITING:
         state = replace(state, nodes=last.nodes)
     if not files.is_folder(run.place):
         return state
@@ -204,7 +204,12 @@ def forget_full_queue(run: RunRecord) -> None:
 
 
 def nodes_of(run: RunRecord, state: JobState | None = None) -> tuple[str, ...]:
-    """Return the nodes of the run's current attempt, empty if they are not known."""
+    """Return the nodes of the run's current attempt, empty if they are not known.
+
+    Also if it waits, as a job does that was requeued: it had other nodes then.
+    """
+    if state is not None and state.state in WAITING:
+        return ()
     if state is not None and state.nodes:
         return tuple(expand(state.nodes))
     written = written_nodes(run.place / SCHEDULER_ID)

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from llmb.cli.choice import all_nodes
 from llmb.contract import record
-from llmb.contract.state import COMPLETED, RUNNING, JobState
+from llmb.contract.state import COMPLETED, PENDING, RUNNING, JobState
 from llmb.core.node_lists import expand, fold, is_list
 from llmb.core.process import host_name
 from llmb.run import store
@@ -71,6 +72,15 @@ def test_the_nodes_of_each_cluster_type(slurm_run: record.RunRecord) -> None:
     assert nodes_of(replace(slurm_run, cluster_type="runai"), ENDED) == ()
     (slurm_run.place / "scheduler_id").unlink()
     assert nodes_of(slurm_run, ENDED) == ()
+
+
+def test_a_job_that_waits_again_has_no_nodes(slurm_run: record.RunRecord) -> None:
+    """It was requeued. When it starts, its script writes its new nodes."""
+    (slurm_run.place / store.STATE).unlink(missing_ok=True)
+    store.save_state(slurm_run, JobState(state=RUNNING, nodes="big[101-102]"))
+    waiting = store.save_state(slurm_run, JobState(state=PENDING))
+    assert waiting.nodes == ""
+    assert all_nodes(slurm_run, waiting, None) == nodes_of(slurm_run, waiting) == ()
 
 
 def test_nodes_of_an_earlier_poll_stay(install: Any) -> None:

@@ -17,6 +17,7 @@ from llmb.contract.sbatch import SlurmConfig
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.state import JobState
 from llmb.core import console, permissions, secrets, shell
+from llmb.core.names import listed
 from llmb.core.values import dataclass
 from llmb.errors import Fault, LlmbError
 from llmb.kit import programs
@@ -27,6 +28,7 @@ PACE = Pace(
 )
 _ID = re.compile(r"^(?:Submitted batch job )?(\d{1,18})(?:;\S*| on cluster \S+)?$", re.ASCII)
 _RECONCILE = "llmb-run jobs reconcile"
+_NAMED = 8  # jobs in a message
 _SHOWN = 200  # characters of sbatch's output in a message
 
 _asking = threading.Lock()  # the first of several concurrent jobs asks for the others
@@ -126,7 +128,14 @@ class SlurmCluster:
         if ids := dict.fromkeys(
             job_id for job_id in (*scheduler_ids, *started.values()) if job_id is not None
         ):
-            self.client.ask(["scancel", *ids])
+            try:
+                self.client.ask(["scancel", *ids])
+            except commands.SilentError as error:
+                if len(ids) == 1:
+                    raise
+                # scancel's last line names one of them
+                message = f"Slurm does not answer: jobs {listed([*ids], _NAMED)} may still run"
+                raise commands.silent(message) from error
 
 
 def create(config: ClusterConfig) -> SlurmCluster:

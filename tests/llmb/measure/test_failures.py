@@ -128,6 +128,7 @@ LOGS = {
     ),
     "cancelled": "slurmstepd: error: *** JOB 389757 ON node1 CANCELLED AT 2025-04-11T14:48:45 ***",
     "submit refused": "sbatch: error: Invalid account or account/partition combination specified",
+    "job output": "the node could not open the job's output file /shared/job/sbatch_job.out",
     "Run:ai": "Warning Failed kubelet Error: ImagePullBackOff",
     "Python": "ModuleNotFoundError: No module named 'nemo'",
 }

@@ -250,6 +250,19 @@ def test_of_two_jobs_of_one_run_the_one_that_runs_it_counts(slurm: Slurm, run: R
     assert slurm.calls[-1].split() == ["scancel", "7", "6"]
 
 
+def test_a_silent_controller_leaves_all_jobs_named(slurm: Slurm, run: RunRecord) -> None:
+    silence = "Kill job error on job id 8: Unable to contact slurm controller (connect failure)"
+    slurm.says("scancel", err=f"scancel: error: {silence}\n", code=1)
+    cluster = SlurmCluster(
+        config=ClusterConfig(cluster_type="slurm", gpu_type="h100", kind=all_types()["slurm"]),
+        client=Client(environ={"PATH": str(slurm.folder)}),
+        digest="",
+    )
+    with pytest.raises(SilentError) as raised:
+        cluster.cancel([run, replace(run, id="r2", scheduler_id="8")])
+    assert "jobs 7, 8 may still run" in raised.value.message
+
+
 def test_the_job_that_lost_the_race_for_a_run_does_not_end_it(slurm: Slurm, run: RunRecord) -> None:
     """Jobs 7 and 8 of one run start while Slurm is asked: 8 writes the run's files first."""
     slurm.says(

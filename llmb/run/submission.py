@@ -202,7 +202,7 @@ def _note_full_queue(run: record.RunRecord, error: QueueFullError) -> None:
         fix = f"{resume} submits it and the rest of its session"
     limit = f" ({error.value})" if error.value else ""
     state = JobState(state=NOT_SUBMITTED, reason=f"the queue was full{limit}; {fix}")
-    with contextlib.suppress(LlmbError):  # on a full disk it counts as interrupted
+    with contextlib.suppress(LlmbError):  # on a full disk it is taken for interrupted
         store.save_state(run, state)
 
 

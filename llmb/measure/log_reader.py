@@ -2,12 +2,13 @@
 """Read a training log into samples: one pass for literal text, patterns only on its hits."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from llmb.contract.formats import NEMO2, ParseSpec
-from llmb.contract.samples import Samples
+from llmb.contract.samples import Samples, Step
 from llmb.core.scan import REACH, Block, apart, hits_in, is_packed, open_log, read_blocks
 from llmb.errors import LlmbError
 from llmb.measure import superbench, whole_log
@@ -88,6 +89,8 @@ class LogProgress(NamedTuple):
     last: int
     #: The median of its last RECENT steps in seconds. None if no step has a time.
     step_time: float | None
+    #: Steps of this attempt after its first line, which has the start in it.
+    made: int
 
 
 RECENT = 10  # steps
@@ -111,9 +114,21 @@ def progress(
         return None, ReadState()
     if samples.max_iteration is None or samples.last is None:
         return None, state
-    times = [step.step_time for step in samples.steps[-RECENT:] if math.isfinite(step.step_time)]
+    steps = samples.steps
+    made = samples.max_iteration - steps[0].iteration
+    times = [step.step_time for step in _recent(steps) if math.isfinite(step.step_time)]
     step_time = quantile(sorted(times), 0.5) if times else None
-    return LogProgress(samples.max_iteration, samples.last, step_time), state
+    return LogProgress(samples.max_iteration, samples.last, step_time, made), state
+
+
+def _recent(steps: Sequence[Step]) -> Sequence[Step]:
+    """Return the last lines of RECENT steps, without the first line of several."""
+    later, count = steps[1:] or steps, 0
+    for number, step in enumerate(reversed(later), start=1):
+        count += step.span
+        if count >= RECENT:
+            return later[-number:]
+    return later
 
 
 def _read(stream: BinaryIO, spec: ParseSpec, state: ReadState) -> Reading:

@@ -168,7 +168,7 @@ def _with_table(samples: Samples, benchmarks: Iterable[dict[str, Any] | None]) -
             match = _NCCL.fullmatch(name)
             numbers = [*_numbers(values)] if isinstance(values, list) else []
             if match is not None and numbers:
-                value = fmean(numbers)  # of all runs
+                value = math.fsum(numbers) / len(numbers)  # of all runs
                 sizes = found.setdefault(match[1], {}).setdefault(match[3], {})
                 sizes[int(match[2])] = max(value, sizes.get(int(match[2]), 0.0))
     if len(found) != 1:  # none, or several operations

@@ -82,6 +82,42 @@ def test_a_slow_run_is_reported_in_the_round_that_shows_it(
     assert "0.90 of 25.04 at step 25" in warnings[0]
 
 
+MEGATRON = (
+    " iteration {:8d}/     100 | consumed samples: 10 | elapsed time per iteration (ms): {:.1f} |"
+    " global batch size:   256 | lm loss: 1.1E+01 | number of skipped iterations:   0 | number of"
+    " nan iterations:   0 |\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_slow"),
+    [
+        # each tenth step, the first line with the start
+        (((10, 3000), (20, 1350)), False),
+        (((10, 3000), (20, 1350), (30, 1350), (40, 1350)), False),
+        (((10, 3000), (20, 1500), (30, 1500)), True),
+        (((25, 3000), (50, 1350)), False),
+        (((25, 1350), (50, 1500)), True),
+        # a run that was resumed at 31
+        (((31, 9000),), False),
+        (((31, 9000), (32, 1500), (33, 1500)), False),
+        (tuple((n, 1500) for n in range(31, 51)), True),
+        (tuple((n, 1500) for n in range(31, 50)), False),
+        # the last ten of all steps, of which the first ones were slow
+        (tuple((n, 3000 if n < 20 else 1350) for n in range(1, 31)), False),
+    ],
+)
+def test_a_run_is_slow_by_its_steps_and_not_by_its_start(
+    lines: tuple[tuple[int, float], ...], is_slow: bool, submitted: Callable[..., list[RunRecord]]
+) -> None:
+    (run,) = submitted(1)
+    run.work.mkdir(parents=True, exist_ok=True)
+    run.log.write_text("".join(MEGATRON.format(*line) for line in lines))
+    newest = Published().of(run)
+    assert newest is not None
+    assert newest.is_too_slow is is_slow
+
+
 def test_a_run_of_seconds_has_a_line_for_each_state_alone(
     submitted: Callable[..., list[RunRecord]], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -164,7 +200,7 @@ def test_the_steps_of_other_metrics_are_progress_too(
     run.log.write_text("llmb step 0/9 busbw=480.2\nllmb step 1/9 busbw=481.5\n")
     newest = paces.of(run)
     assert newest is not None
-    assert (newest.at, newest.in_words(), newest.seconds_left) == ((1, 9, None), "", None)
+    assert (newest.at, newest.in_words(), newest.seconds_left) == ((1, 9, None, 1), "", None)
     _Lines(paces).step(run)
     assert capsys.readouterr().err.rstrip().endswith("step 2 of 10")
     assert asked == [run.id]

@@ -207,6 +207,15 @@ def test_two_halves_of_different_drivers_blame_no_node() -> None:
     assert {node.word for node in words.judge(reports, TABLE)} == {"OK"}
 
 
+@pytest.mark.parametrize(
+    ("drivers", "blamed"), [("AABCD", 0), ("AABC", 0), ("AB", 0), ("AAB", 1), ("AAABC", 2)]
+)
+def test_a_driver_is_the_usual_one_only_if_most_nodes_have_it(drivers: str, blamed: int) -> None:
+    reports = [report(f"n{n}", facts={"driver": driver}) for n, driver in enumerate(drivers)]
+    faults = [node for node in words.judge(reports, TABLE) if node.word == "FAULT"]
+    assert len(faults) == blamed
+
+
 def test_a_site_adds_and_removes_rows(tmp_path: Path) -> None:
     site = tmp_path / "checks.yaml"
     site.write_text(

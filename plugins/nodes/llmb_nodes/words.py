@@ -186,14 +186,9 @@ def _obeys(value: Any, kind: str, bound: Any) -> bool:
 
 
 def _usual(values: Sequence[Any]) -> tuple[Any, int]:
-    """Return the value that most nodes have, and their number.
-
-    Without a majority no node is the odd one out: the number is then 1.
-    """
-    keys = Counter(map(_distinct, values))
-    (key, count), *runners_up = keys.most_common(2)
-    value = next(value for value in values if _distinct(value) == key)
-    return value, 1 if runners_up and runners_up[0][1] == count else count
+    """Return the most frequent value of the nodes, and the number of nodes that have it."""
+    ((key, count),) = Counter(map(_distinct, values)).most_common(1)
+    return next(value for value in values if _distinct(value) == key), count
 
 
 def _distinct(value: Any) -> tuple[str, ...]:

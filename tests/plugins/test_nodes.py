@@ -179,6 +179,21 @@ def test_a_node_that_wrote_nothing_is_unknown() -> None:
     assert (found["n1"].word, found["n2"].word) == ("OK", "UNKNOWN")
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (99.96, "100"),
+        (999.4, "999"),
+        (999.5, "1000"),
+        (999.7, "1000"),
+        (1000.0, "1000"),
+        (12345.6, "12346"),
+    ],
+)
+def test_values_have_no_exponent(value: float, text: str) -> None:
+    assert words.number(value) == text
+
+
 def test_facts_have_rules_per_gpu_type_severities_and_fixes() -> None:
     good = {"driver": "570", "ecc_uncorrected": [0] * 8, "kernel": "6.1", "nvlinks_up": [18] * 8}
     reports = [

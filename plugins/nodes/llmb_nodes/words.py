@@ -13,6 +13,7 @@ from llmb_nodes.program import exchange, peers
 
 OK, SLOW, FAULT, UNKNOWN = "OK", "SLOW", "FAULT", "UNKNOWN"
 ORDER = (FAULT, SLOW, UNKNOWN, OK)  # worst first
+_FOUR_DIGITS = 999.5  # in three digits, this and more would be shown as 1e+03
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,7 +312,7 @@ def _of_gpu(measure: Measure) -> str:
 
 def number(value: float) -> str:
     """Return a value for people, in three or more digits."""
-    return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"
+    return f"{value:.0f}" if value >= _FOUR_DIGITS else f"{value:.3g}"
 
 
 def _percent(ratio: float | None) -> str:

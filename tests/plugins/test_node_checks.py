@@ -45,7 +45,7 @@ def check(
     table: str | None = None,
     size: str = "quick",
 ) -> RunRecord:
-    """Write a check of ``nodes``, of which those with speeds have written their files."""
+    """Write a check of ``nodes``. All 8 ranks of those with speeds have written their files."""
     job = replace(site.job("nemotron4_15b", "bf16", 32), workload=WORKLOAD, model_size=size)
     run = site.run(job, "", state, nodes=nodes)
     text = json.dumps(table_for("h100", 8)) if table is None else table
@@ -54,8 +54,9 @@ def check(
     )
     for node, speed in speeds.items():
         rounds = [{"memory": {"value": speed}}, {"memory": {"value": speed}}]
-        facts = {"scratch": {"value": 3.0}}
-        exchange.write(run.work, {"node": node, "local_rank": 0, "facts": facts, "rounds": rounds})
+        for rank in range(8):
+            facts = {"facts": {"scratch": {"value": 3.0}}} if rank == 0 else {}
+            exchange.write(run.work, {"node": node, "local_rank": rank, **facts, "rounds": rounds})
     return run
 
 
@@ -115,6 +116,44 @@ def test_a_damaged_file_of_a_node_is_named_and_hides_no_other(
     words = {node: word for node, word, _ in shown(llmb_here, site)}
     assert words == {"n1": "OK", "n2": "UNKNOWN", "n3": "OK", "n4": "OK"}
     assert f"{file} is damaged" in " ".join(called(llmb_here, site, "show")[1].split())
+
+
+def test_a_node_is_unknown_if_one_of_its_ranks_wrote_nothing_before_the_end(
+    site: InventedRuns, llmb_here: Command
+) -> None:
+    for state, word in (("RUNNING", "OK"), ("COMPLETED", "UNKNOWN")):
+        run = check(site, HEALTHY, state=state)
+        exchange.path_of(run.work, "n2", 3).unlink()
+        nodes, _ = called(llmb_here, site, "show")
+        assert {node["node"]: node["word"] for node in nodes} == {
+            **dict.fromkeys(HEALTHY, "OK"),
+            "n2": word,
+        }
+    (reason,) = next(node["reasons"] for node in nodes if node["node"] == "n2")
+    assert reason == f"GPU 3 wrote nothing; see llmb-run jobs logs {run.id}"
+    assert next(node for node in nodes if node["node"] == "n2")["measures"]["memory"][
+        "per_gpu"
+    ] == [100.0, 100.0, 100.0, None, 100.0, 100.0, 100.0, 100.0]
+
+
+def test_only_what_no_node_has_is_listed_as_not_asked(
+    site: InventedRuns, llmb_here: Command
+) -> None:
+    run = check(site, HEALTHY)
+    for node in HEALTHY:
+        for rank in range(8):
+            absent = {"absent": "torch is not installed"}
+            outcomes = {"memory": {"value": 9.0}, "matrix_product": absent}
+            if node == "n2":
+                outcomes["memory"] = absent
+            exchange.write(run.work, {"node": node, "local_rank": rank, "rounds": [outcomes]})
+    done = llmb_here("nodes", "show", "--check", run.id, "--install", site.folder)
+    assert "not asked (torch is not installed): matrix_product\n" in done.stderr
+    nodes, _ = called(llmb_here, site, "show", "--check", run.id)
+    assert [(node["name"], node["word"], node["reasons"]) for node in nodes[:2]] == [
+        ("n2", "UNKNOWN", ["memory could not be measured: torch is not installed"]),
+        ("n1", "OK", []),
+    ]
 
 
 def test_a_node_that_died_in_its_newest_check_is_unknown(

@@ -3,8 +3,9 @@
 
 import json
 import random
+import sys
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from llmb import api
 from llmb_nodes import words
 from llmb_nodes.program import exchange, facts, peers
+from llmb_nodes.program.measures import Bench, Rank
 from llmb_nodes.row_faults import usable
 from llmb_nodes.table import MEASURES, table_for
 
@@ -40,9 +42,24 @@ def report(
 
 
 def by_name(
-    reports: list[exchange.Report], table: Mapping[str, Any] = TABLE, expected: tuple[str, ...] = ()
+    reports: list[exchange.Report],
+    table: Mapping[str, Any] = TABLE,
+    expected: tuple[str, ...] = (),
+    ranks: int = 0,
 ) -> dict[str, words.NodeReport]:
-    return {node.name: node for node in words.judge(reports, table, expected)}
+    return {node.name: node for node in words.judge(reports, table, expected, "k1", ranks)}
+
+
+def of_nodes(
+    per_gpu: Mapping[str, Sequence[Mapping[str, Any] | None]], rounds: int = 1
+) -> list[exchange.Report]:
+    """The files of nodes by the outcomes of each GPU, None for one that wrote nothing."""
+    return [
+        report(node, *[outcomes] * rounds, local_rank=rank)
+        for node, ranks in per_gpu.items()
+        for rank, outcomes in enumerate(ranks)
+        if outcomes is not None
+    ]
 
 
 def sweep(
@@ -177,6 +194,127 @@ def test_a_failed_measure_is_a_fault_only_beside_nodes_that_did_it() -> None:
 def test_a_node_that_wrote_nothing_is_unknown() -> None:
     found = by_name([report("n1", {"memory": 100.0})], expected=("n1", "n2"))
     assert (found["n1"].word, found["n2"].word) == ("OK", "UNKNOWN")
+
+
+NO_TORCH = {"absent": "torch is not installed"}
+MEASURED = {"matrix_product": 700.0, "memory": 3000.0, "disk": 2.0}
+
+
+def test_a_node_without_measures_that_its_peers_have_is_unknown() -> None:
+    without = {"matrix_product": NO_TORCH, "memory": NO_TORCH, "disk": 2.0}
+    reports = of_nodes({**{name: [MEASURED] * 4 for name in "abc"}, "d": [without] * 4})
+    found = by_name(reports, ranks=4)
+    assert {name: found[name].word for name in "abcd"} == {
+        **dict.fromkeys("abc", "OK"),
+        "d": "UNKNOWN",
+    }
+    assert found["d"].reasons == (
+        "matrix_product, memory could not be measured: torch is not installed",
+    )
+
+
+def test_what_no_node_could_measure_leaves_all_ok() -> None:
+    reports = of_nodes({name: [{"memory": NO_TORCH, "disk": 2.0}] * 2 for name in "ab"})
+    assert {node.word for node in words.judge(reports, TABLE, ranks=2)} == {"OK"}
+
+
+@pytest.mark.parametrize("peers", ["", "abc"])
+def test_a_node_with_a_gpu_that_wrote_nothing_is_unknown(peers: str) -> None:
+    ranks: list[dict[str, Any] | None] = [MEASURED] * 4
+    reports = of_nodes({**dict.fromkeys(peers, ranks), "d": [*ranks[:3], None]})
+    found = by_name(reports, ranks=4)
+    assert {name: found[name].word for name in peers} == dict.fromkeys(peers, "OK")
+    assert (found["d"].word, found["d"].reasons) == (
+        "UNKNOWN",
+        ("GPU 3 wrote nothing; see llmb-run jobs logs k1",),
+    )
+    assert found["d"].measures["memory"].per_gpu == (3000.0, 3000.0, 3000.0, None)
+    assert found["d"].measures["disk"].per_gpu == (2.0,)
+    alone = by_name(of_nodes({"d": [None, MEASURED, None, MEASURED]}), ranks=4)["d"]
+    assert alone.reasons[0].startswith("GPUs 0, 2 wrote nothing")
+
+
+@pytest.mark.parametrize("peers", ["", "abc"])
+@pytest.mark.parametrize(
+    ("outcomes", "reason"),
+    [
+        ({"memory": {"absent": "torch sees no GPU"}}, "torch sees no GPU"),
+        ({}, "it wrote no value"),
+        ({"memory": None}, "it wrote no value"),
+    ],
+)
+def test_a_node_with_a_gpu_that_could_not_be_measured_is_unknown(
+    peers: str, outcomes: dict[str, Any], reason: str
+) -> None:
+    one = {"memory": 3000.0}
+    reports = of_nodes({**{name: [one, one] for name in peers}, "d": [one, outcomes]})
+    found = by_name(reports, ranks=2)
+    assert {name: found[name].word for name in peers} == dict.fromkeys(peers, "OK")
+    assert found["d"].word == "UNKNOWN"
+    assert found["d"].reasons == (f"memory could not be measured on GPU 1: {reason}",)
+
+
+def test_a_measure_that_hung_is_the_only_reason_of_its_gpu() -> None:
+    hung = {"memory": {"fault": "did not end within 60 s"}}
+    both = {"memory": 3000.0, "host_to_device": 55.0}
+    found = by_name(of_nodes({"a": [both, both], "b": [both, hung]}), ranks=2)
+    assert found["b"].reasons == ("memory: did not end within 60 s",)
+
+
+def test_a_slow_gpu_that_ended_before_the_second_measurement_is_not_acquitted() -> None:
+    fast = {name: [{"memory": 100.0}] * 2 for name in "abc"}
+    reports = [
+        *of_nodes(fast),
+        report("d", {"memory": 100.0}, {"memory": 100.0}),
+        report("d", {"memory": 50.0}, local_rank=1),
+    ]
+    node = by_name(reports, ranks=2)["d"]
+    assert (node.word, node.reasons) == (
+        "UNKNOWN",
+        ("memory was flagged and not measured again",),
+    )
+
+
+def test_the_slowest_gpu_is_named_by_its_rank_beside_gpus_without_a_file_or_value() -> None:
+    good, slow = {"memory": 3000.0}, {"memory": 1000.0}
+    peers_of = {name: [good] * 4 for name in "abc"}
+    for ranks in ([good, None, slow, good], [None, {}, slow, good]):
+        reports = [*of_nodes(peers_of), *of_nodes({"d": ranks}, rounds=2)]
+        node = by_name(reports, ranks=4)["d"]
+        assert node.word == "SLOW"
+        assert node.reasons[0].endswith("; GPU 2 is the slowest")
+        assert node.measures["memory"].per_gpu[1:3] == (None, 1000.0)
+        assert len(node.measures["memory"].per_gpu) == 4
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (ModuleNotFoundError("No module named 'torch'", name="torch"), NO_TORCH),
+        (
+            ModuleNotFoundError("No module named 'numpy'", name="numpy"),
+            {"fault": "No module named 'numpy'"},
+        ),
+        (
+            ImportError("libcudnn.so.9: cannot open shared object file"),
+            {"fault": "libcudnn.so.9: cannot open shared object file"},
+        ),
+    ],
+)
+def test_only_torch_that_is_missing_is_called_not_installed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: ImportError, outcome: Any
+) -> None:
+    class Finder:
+        """Finds torch, whose import then fails."""
+
+        def find_spec(self, name: str, *_: Any) -> None:
+            if name == "torch":
+                raise error
+
+    monkeypatch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    rank = Rank(node="n1", local_rank=0, local_world=1, folder=tmp_path, seconds=0.1)
+    assert Bench(rank).measure("matrix_product", {"unit": "TFLOPS"}) == outcome
 
 
 @pytest.mark.parametrize(

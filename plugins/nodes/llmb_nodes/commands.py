@@ -160,7 +160,7 @@ def _show_check(context: api.CommandContext, run_id: str, fmt: str) -> int:
     from llmb_nodes import history, words
 
     run = context.runs((run_id,))[0]
-    reports = history.read(run, history.nodes_of_job(run))
+    reports = history.read(run, is_complete=True)
     if not reports:
         raise api.LlmbError(
             f"the check has no values: no node of {run.name} wrote any",
@@ -189,10 +189,12 @@ def _advise(broken: Sequence[str], slow: Sequence[str], reports: Sequence[NodeRe
             f"avoid them in later jobs: --exclude {api.fold_nodes(suspects)}"
             " (or --exclude @suspects)"
         )
+    known = {name for node in reports for name in (*node.facts, *node.measures)}
     absent: dict[str, list[str]] = {}
     for node in reports:
         for name, reason in node.absent.items():
-            absent.setdefault(reason, []).append(name)
+            if name not in known:
+                absent.setdefault(reason, []).append(name)
     for reason, names in absent.items():
         api.say(f"not asked ({reason}): {', '.join(dict.fromkeys(names))}")
 

@@ -38,7 +38,7 @@ class PastCheck:
     @cached_property
     def nodes(self) -> Sequence[words.NodeReport]:
         """Its nodes, worst first. After its end also those that wrote nothing."""
-        return read(self.run, nodes_of_job(self.run) if has_ended(self.run) else "")
+        return read(self.run, is_complete=has_ended(self.run))
 
 
 def is_check(run: api.RunRecord) -> bool:
@@ -68,24 +68,25 @@ def is_open(run: api.RunRecord) -> bool:
     return state is not None and not state.is_over
 
 
-def read(run: api.RunRecord, job_nodes: str = "") -> list[words.NodeReport]:
+def read(run: api.RunRecord, *, is_complete: bool) -> list[words.NodeReport]:
     """Return the nodes of one check, worst first. Empty without a file of it.
 
-    ``job_nodes``: the list of its nodes. One of them that wrote nothing is UNKNOWN. What is damaged
-    or cannot be applied is omitted, with a message.
+    ``is_complete``: no more files come, so a node is UNKNOWN if it or one of its ranks wrote
+    nothing. What is damaged or cannot be applied is omitted, with a message.
     """
     from llmb import api
 
     reports, damaged = exchange.read_files(run.work)
     for path in damaged:
         say_once(f"{path} is damaged. The check {run.id} is judged without it.")
-    expected = api.expand_nodes(job_nodes)
+    expected = api.expand_nodes(nodes_of_job(run)) if is_complete else []
     names = {report["node"] for report in reports}
     if names and names.isdisjoint(expected):
         expected = []  # ranks in pods know other names than those of the scheduler
     if not reports and not expected:
         return []
-    return words.judge(reports, table_of(run), expected, run.id)
+    ranks = run.launch.ranks_per_node if is_complete else 0
+    return words.judge(reports, table_of(run), expected, run.id, ranks)
 
 
 def table_of(run: api.RunRecord) -> Mapping[str, Any]:

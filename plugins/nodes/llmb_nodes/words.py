@@ -23,7 +23,7 @@ class Measure:
     #: Of the worst GPU, the second measurement if there was one. None if it could not be measured.
     value: float | None
     unit: str
-    #: In the order of the ranks, None for a GPU without a value.
+    #: By the rank on the node, None for a GPU without a value.
     per_gpu: tuple[float | None, ...] = ()
     #: The median of all nodes of the check.
     peers_median: float | None = None
@@ -76,10 +76,12 @@ def judge(
     table: Mapping[str, Any],
     expected: Iterable[str] = (),
     run: str = "",
+    ranks: int = 0,
 ) -> list[NodeReport]:
     """Return the report of each node, worst first.
 
     ``expected``: the nodes of the job. One that wrote nothing is UNKNOWN. ``run``: the job's run.
+    ``ranks``: those of each node. A node is UNKNOWN too if one of them wrote nothing. 0: any.
     """
     by_node: dict[str, list[exchange.Report]] = {}
     for report in reports:
@@ -87,7 +89,12 @@ def judge(
     findings = {name: _Findings() for name in by_node}
     answers = {name: _facts_of(ranks) for name, ranks in by_node.items()}
     _judge_facts(answers, table["facts"], findings)
-    measures = _judge_measures(by_node, table["measures"], findings)
+    log = f"see llmb-run jobs logs {run}".rstrip()
+    for name, verdict in findings.items():
+        if silent_ranks := sorted({*range(ranks)} - {one["local_rank"] for one in by_node[name]}):
+            verdict.unknowns.append(f"{_gpus(silent_ranks)} wrote nothing; {log}")
+    measures = _judge_measures(by_node, table["measures"], findings, ranks)
+    _judge_absent(by_node, table["measures"], findings)
     nodes = [
         NodeReport(
             name=name,
@@ -111,8 +118,8 @@ def judge(
         for name, verdict in findings.items()
     ]
     silent = [name for name in expected if name not in by_node]
-    silence = f"the node wrote nothing; see llmb-run jobs logs {run}".rstrip()
-    nodes += [NodeReport(name=name, word=UNKNOWN, reasons=(silence,)) for name in silent]
+    silence = (f"the node wrote nothing; {log}",)
+    nodes += [NodeReport(name=name, word=UNKNOWN, reasons=silence) for name in silent]
     return sorted(nodes, key=lambda node: (ORDER.index(node.word), node.name))
 
 
@@ -166,7 +173,7 @@ def _broken(value: Any, rule: Mapping[str, Any], peers_values: Sequence[Any]) ->
     for kind, bound in rule.items():
         if kind == "same":
             usual, count = _usual(peers_values)
-            if bound and _distinct(value) != _distinct(usual) and count > 1:
+            if bound and 2 * count > len(peers_values) and _distinct(value) != _distinct(usual):
                 return f"is {_shown(value)}; {count} nodes have {_shown(usual)}"
             continue
         offenders = [index for index, item in enumerate(values) if not _obeys(item, kind, bound)]
@@ -208,23 +215,30 @@ def _judge_measures(
     by_node: Mapping[str, Sequence[exchange.Report]],
     table: Mapping[str, Any],
     findings: Mapping[str, _Findings],
+    ranks: int,
 ) -> dict[str, dict[str, Measure]]:
     """Judge the values of all nodes, and return the measures of each."""
-    reports = [report for ranks in by_node.values() for report in ranks]
+    reports = [report for of_node in by_node.values() for report in of_node]
+    gpus = max([ranks, *(report["local_rank"] + 1 for report in reports)])
     first, second = (exchange.values_of(reports, number) for number in (0, 1))
     again = peers.flagged(first, table)
     measures: dict[str, dict[str, Measure]] = {node: {} for node in by_node}
     for name, row in table.items():
         values, unit = first.get(name, {}), str(row.get("unit", ""))
         usual = peers.compare(values.values(), row.get("spread") or peers.FLOOR)
-        for node, ranks in by_node.items():
-            outcomes = [[*_outcomes(report, name)] for report in ranks]
+        places = range(1 if exchange.is_of_node(name, row) else gpus)
+        for node, of_node in by_node.items():
+            outcomes = {report["local_rank"]: [*_outcomes(report, name)] for report in of_node}
             faults = [
-                outcome["fault"] for rounds in outcomes for outcome in rounds if "fault" in outcome
+                outcome["fault"]
+                for rounds in outcomes.values()
+                for outcome in rounds
+                if "fault" in outcome
             ]
             if faults:
                 _judge_failure(findings[node], name, faults[0], has_peers=bool(values))
-            per_gpu = tuple(rounds[-1].get("value") for rounds in outcomes if rounds)
+            last = {rank: rounds[-1].get("value") for rank, rounds in outcomes.items() if rounds}
+            per_gpu = tuple(last.get(rank) for rank in places)
             if not any(value is not None for value in per_gpu):
                 continue
             value = second.get(name, {}).get(node, values.get(node))
@@ -243,6 +257,60 @@ def _judge_measures(
                 others = [other for peer, other in values.items() if peer != node]
                 _judge_value(findings[node], name, measures[node][name], usual, others, row)
     return measures
+
+
+def _judge_absent(
+    by_node: Mapping[str, Sequence[exchange.Report]],
+    table: Mapping[str, Any],
+    findings: Mapping[str, _Findings],
+) -> None:
+    """A node is unknown if one of its GPUs lacks a measure that any other GPU has."""
+    first = {
+        node: {report["local_rank"]: (report["rounds"] or [{}])[0] for report in reports}
+        for node, reports in by_node.items()
+    }
+    measured = {
+        name
+        for by_rank in first.values()
+        for outcomes in by_rank.values()
+        for name, outcome in outcomes.items()
+        if outcome.get("value") is not None
+    }
+    for node, by_rank in first.items():
+        names: dict[tuple[str, str], list[str]] = {}  # by reason and GPUs
+        for name, row in table.items():
+            if name not in measured:
+                continue  # no node has it: no fault of this one
+            is_of_node = exchange.is_of_node(name, row)
+            ranks_of: dict[str, list[int]] = {}
+            for rank, outcomes in by_rank.items():
+                reason = None if is_of_node and rank != 0 else _reason(outcomes, name)
+                if reason is not None:
+                    ranks_of.setdefault(reason, []).append(rank)
+            for reason, ranks in ranks_of.items():
+                is_all = is_of_node or len(ranks) == len(by_rank)
+                place = "" if is_all else f" on {_gpus(ranks)}"
+                names.setdefault((reason, place), []).append(name)
+        findings[node].unknowns += [
+            f"{', '.join(together)} could not be measured{place}: {reason}"
+            for (reason, place), together in names.items()
+        ]
+
+
+def _reason(outcomes: Mapping[str, Mapping[str, Any]], name: str) -> str | None:
+    """Return why a rank has no value of a measure. None if it has, or if it failed."""
+    if name not in outcomes:
+        # A rank ends with a measure that hangs, which is judged as a failure.
+        has_failed = any("fault" in outcome for outcome in outcomes.values())
+        return None if has_failed else "it wrote no value"
+    outcome = outcomes[name]
+    if "fault" in outcome or outcome.get("value") is not None:
+        return None
+    return str(outcome.get("absent", "it wrote no value"))
+
+
+def _gpus(ranks: Sequence[int]) -> str:
+    return f"GPU{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
 
 
 def _outcomes(report: exchange.Report, name: str) -> Iterator[dict[str, Any]]:

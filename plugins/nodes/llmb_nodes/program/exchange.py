@@ -97,17 +97,23 @@ def wait(
         time.sleep(_POLL)
 
 
+def is_of_node(name: str, row: Mapping[str, Any]) -> bool:
+    """Return True for a measure of the table that only the first rank of each node does."""
+    return name == "disk" or "command" in row
+
+
 def values_of(reports: Sequence[Report], number: int) -> dict[str, dict[str, float]]:
     """Return the value of each node in round ``number`` from 0, by measure: of its worst GPU.
 
-    A node that one of its GPUs gave no value has none.
+    A node has none if one of its GPUs gave no value, or none in this round.
     """
     columns: dict[str, dict[str, list[float | None]]] = {}
     for report in reports:
         rounds = report["rounds"]
-        for name, outcome in (rounds[number] if number < len(rounds) else {}).items():
+        outcomes = rounds[number] if number < len(rounds) else {}
+        for name in rounds[0] if rounds else ():
             column = columns.setdefault(name, {}).setdefault(report["node"], [])
-            column.append(outcome.get("value"))
+            column.append(outcomes.get(name, {}).get("value"))
     return {
         name: {
             node: value

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from llmb_nodes.program import facts
+from llmb_nodes.program import exchange, facts
 
 PARTS = 5  # of each measurement
 _JOIN_SECONDS = 60
@@ -55,8 +55,7 @@ class Bench:
 
     def measure(self, name: str, row: Mapping[str, Any]) -> Outcome | None:
         """Return the outcome of one measure, None if another rank of the node has it."""
-        is_of_node = "command" in row or name == "disk"
-        if is_of_node and self.rank.local_rank != 0:
+        if exchange.is_of_node(name, row) and self.rank.local_rank != 0:
             return None
         if "command" in row:
             return facts.number_of(str(row["command"]))
@@ -71,11 +70,13 @@ class Bench:
 
     @property
     def torch(self) -> Any:
-        """torch, with the GPU of this rank selected. Raises AbsentError."""
+        """torch, with the GPU of this rank selected. Raises AbsentError, or as its import does."""
         if self._torch is None:
             try:
                 import torch
-            except ImportError as error:
+            except ModuleNotFoundError as error:
+                if error.name != "torch":
+                    raise
                 raise AbsentError("torch is not installed") from error
             if torch.cuda.is_available():
                 several = torch.cuda.device_count() > 1

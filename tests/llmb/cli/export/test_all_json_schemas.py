@@ -118,13 +118,14 @@ def test_a_check_of_nodes(install: Any, run: Run, validate: Check) -> None:
     record.save(replace(check, launch=replace(check.launch, files=(table,))))
     check.work.mkdir(parents=True, exist_ok=True)
     for node, speed in (("n1", 100.0), ("n2", 99.0), ("n3", 40.0)):
-        report: Mapping[str, Any] = {
-            "node": node,
-            "local_rank": 0,
-            "facts": {"driver": {"value": "570"}, "ecc": {"absent": "no permission"}},
-            "rounds": [{"memory": {"value": speed}}, {"memory": {"value": speed}}],
-        }
-        exchange.write(check.work, report)
+        for rank in range(8):
+            report: Mapping[str, Any] = {
+                "node": node,
+                "local_rank": rank,
+                "facts": {"driver": {"value": "570"}, "ecc": {"absent": "no permission"}},
+                "rounds": [{"memory": {"value": speed}}, {"memory": {"value": speed}}],
+            }
+            exchange.write(check.work, report)
     shown = run("nodes", "show", "--check", "k1", "--format", "json").stdout
     assert len(validate("nodes-check", shown)["nodes"]) == 3
     assert len(validate("nodes-history", run("nodes", "show", "--format", "json").stdout)["nodes"])

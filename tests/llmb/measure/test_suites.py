@@ -224,7 +224,9 @@ def test_bandwidths_without_the_output(tmp_path: Path) -> None:
 
 
 def test_bandwidths_of_several_runs_have_their_mean(tmp_path: Path) -> None:
-    twice = {name: [*value, *(0.5 * number for number in value)] for name, value in NCCL.items()}
+    twice: dict[str, Any] = {
+        name: [*value, *(0.5 * number for number in value)] for name, value in NCCL.items()
+    }
     superbench(tmp_path, {"nccl-bw/rank0": [benchmark("nccl-bw", **twice)]})
     got = found(tmp_path)["node-0/nccl-bw"]
     assert got.metrics.mean("busbw_8G") == pytest.approx(0.75 * 480.1)

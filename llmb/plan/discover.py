@@ -10,7 +10,7 @@ from llmb.contract.settings import Settings
 from llmb.contract.spec import Size, Workload
 from llmb.core.names import squash_workload, suggest
 from llmb.errors import UsageError
-from llmb.plan.framework import Choice, discovered, title_of
+from llmb.plan.framework import Choice, discovered, release_of_image, title_of
 from llmb.plan.installed import installed
 from llmb.plan.select import Name, Selection, is_dtype, split_name
 
@@ -85,8 +85,14 @@ def _discover_workload(
             discovery.skip(key, None, f"{key} is not installed: skipped")
             discovery.named |= {name for name in selected if name[0] == key}
         return
-    has = installed(workload, config)
-    choice = discovered(workload, rows, has, selection.framework, selection.release)
+    has, release = installed(workload, config), selection.release
+    if (
+        release is None
+        and selection.image is not None
+        and selection.framework != workload.framework
+    ):
+        release = release_of_image(selection.image, workload, config, selection.framework)
+    choice = discovered(workload, rows, has, selection.framework, release)
     if choice is None:
         brings = any(
             selection.framework in (None, framework.name)

@@ -46,15 +46,8 @@ def framework_of(
     settings, own = entry.settings, workload.framework
     name, release, image = settings.framework, settings.release, settings.image
     of_image = {} if image is None else _releases_of(image, workload, config)
-    if release is None and name != own:
-        release = next(
-            (
-                of_image[framework.name]
-                for framework, rows in workload.brought()
-                if size in rows and of_image.get(framework.name) in framework.releases
-            ),
-            None,
-        )
+    if release is None and image is not None and name != own:
+        release = release_of_image(image, workload, config, name or None, size)
     note = None
     if not name:
         name = (
@@ -132,6 +125,30 @@ def _unknown_release(
     message = f"{workload.key} {size} has no release '{release}' of {framework.title}"
     hint = suggest(release, releases_known)
     return UsageError(message, hint=hint, code="release-unknown", key="release", value=release)
+
+
+def release_of_image(
+    image: str,
+    workload: Workload,
+    config: ClusterConfig,
+    framework: str | None = None,
+    size: str | None = None,
+) -> str | None:
+    """Return the release of ``image`` by which a workload trains in it, or None.
+
+    With one of the frameworks that bring rows, or with ``framework``; for ``size``, or any.
+    """
+    of_image = _releases_of(image, workload, config)
+    return next(
+        (
+            of_image[brought.name]
+            for brought, rows in workload.brought()
+            if framework in (None, brought.name)
+            and size in (None, *rows)
+            and of_image.get(brought.name) in brought.releases
+        ),
+        None,
+    )
 
 
 def _releases_of(image: str, workload: Workload, config: ClusterConfig) -> Mapping[str, str]:

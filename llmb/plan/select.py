@@ -40,8 +40,9 @@ class Selection:
     supported: bool = False
     #: In which discovery looks, None for that of the GPU type and the install.
     framework: str | None = None
-    #: In which discovery looks, None for that of the install.
+    #: In which discovery looks, None for that of the ``image`` or the install.
     release: str | None = None
+    image: str | None = None
 
     @property
     def names_scales(self) -> bool:

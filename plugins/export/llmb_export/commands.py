@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, wraps
@@ -101,7 +102,7 @@ def _write(text: str, output: Path | None) -> None:
         return
     if not output.absolute().parent.is_dir():
         message = f"--output {output}: its folder does not exist"
-        hint = f"create it: mkdir -p {output.parent}"
+        hint = f"create it: mkdir -p {shlex.quote(str(output.parent))}"
         raise api.UsageError(
             message, hint=hint, code="folder-missing", key="--output", value=str(output)
         )

@@ -486,3 +486,27 @@ def test_discovery_without_such_a_release(workloads: Workloads) -> None:
     with pytest.raises(UsageError) as caught:
         discover(workloads, cluster("h100"), Selection(max_scale=64, release="25.09"), "h100")
     assert caught.value.code == "nothing-discovered"
+
+
+@pytest.mark.parametrize("framework", ["bridge", None])
+def test_discovery_is_in_the_release_of_the_image(
+    framework: str | None, workloads: Workloads
+) -> None:
+    for image, release in (
+        (BRIDGE_IMAGE, "26.02.01"),
+        ("nvcr.io/nvidia/nemo:26.04.01", "26.04.01"),
+    ):
+        requests, _ = discover(
+            workloads,
+            cluster("h100", sections={"slurm": SlurmConfig()}),
+            Selection(max_scale=64, workloads=("llama3.1_70b",), framework=framework, image=image),
+            "h100",
+        )
+        found = {(each.settings.framework, each.settings.release) for each in requests}
+        assert found == {("bridge", release)}
+    for other in (OLD, "/x/mine.sqsh"):  # NeMo's, and one that nobody knows
+        selection = Selection(max_scale=64, workloads=("llama3.1_70b",), image=other)
+        requests, _ = discover(
+            workloads, cluster("h100", sections={"slurm": SlurmConfig()}), selection, "h100"
+        )
+        assert {each.settings.framework for each in requests} == {"nemo"}

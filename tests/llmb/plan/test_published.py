@@ -111,7 +111,7 @@ def test_the_file_lies_beside_the_workload_and_need_not_be_there(tmp_path: Path)
         ("size: big", "size: bigg", "size-unknown", "tables.0.size"),
         ("gbs: N/2", "gbs: N/16", "batch-not-whole", "tables.0.step_time_s.8"),
         ("{8: 2, 16", "{8: 0, 16", "value-not-allowed", "tables.0.step_time_s"),
-        ("{8: 2, 16", "{8: .nan, 16", "value-not-allowed", "tables.0.step_time_s"),
+        ("{8: 2, 16", "{8: .nan, 16", "number-not-finite", "tables.0.step_time_s.8"),
         ("{8: 2, 16", "{eight: 2, 16", "key-invalid", "tables.0.step_time_s"),
         ("{8: 2, 16", "{8: two, 16", "value-type", "tables.0.step_time_s.8"),
         ("{16: 50.5}", "{32: 50.5}", "step-time-missing", "tables.0.mfu_percent.32"),

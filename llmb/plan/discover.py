@@ -86,11 +86,7 @@ def _discover_workload(
             discovery.named |= {name for name in selected if name[0] == key}
         return
     has, release = installed(workload, config), selection.release
-    if (
-        release is None
-        and selection.image is not None
-        and selection.framework != workload.framework
-    ):
+    if release is None and selection.image is not None:
         release = release_of_image(selection.image, workload, config, selection.framework)
     choice = discovered(workload, rows, has, selection.framework, release)
     if choice is None:

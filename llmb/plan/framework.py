@@ -46,7 +46,7 @@ def framework_of(
     settings, own = entry.settings, workload.framework
     name, release, image = settings.framework, settings.release, settings.image
     of_image = {} if image is None else _releases_of(image, workload, config)
-    if release is None and image is not None and name != own:
+    if release is None and image is not None:
         release = release_of_image(image, workload, config, name or None, size)
     note = None
     if not name:

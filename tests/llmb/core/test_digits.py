@@ -33,6 +33,12 @@ def test_a_ratio_is_on_its_side_of_the_limit(ratio: float) -> None:
     }[judgement.verdict]
 
 
+def test_a_pass_by_a_hair_is_not_shown_below_its_limit() -> None:
+    metric = MetricSpec(name="speed", warn_below=0.9804)
+    reason = judge_values([0.98041], [1.0], metric, exact=True).reason
+    assert reason == "0.98041 (n=1) is 0.9804 or more"
+
+
 def test_a_ratio_far_from_its_limit_has_three_decimals() -> None:
     for ratio, text in ((0.9, "0.900"), (0.9612345, "0.961"), (1.0, "1.000"), (0.9803, "0.980")):
         reason = judge_values([ratio], [1.0], MetricSpec(name="speed"), exact=True).reason

@@ -103,6 +103,11 @@ def test_the_split_is_the_tables_where_all_rows_agree_and_never_invented(
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
+        # NeMo's fp8, in other words
+        (
+            "log-pretrain_nemotron4_340b_fp8_ds_gpus128.out",
+            ("pretrain_nemotron4", "340b", "fp8", 128, 32),
+        ),
         ("log-pretrain_llama3.1_70b_fp8_256.out", ("pretrain_llama3.1", "70b", "fp8", 256, 512)),
         (
             "log-pretrain_llama31_405b_bf16_gpus512_tp8_gbs256_7.out",

@@ -74,6 +74,16 @@ def test_a_rank_that_begins_late_changes_nothing(tmp_path: Path) -> None:
     assert got.metrics.mean("time_to_train") == pytest.approx(462.760)
 
 
+def test_a_run_with_steps_and_without_an_end_has_no_note_on_its_time(tmp_path: Path) -> None:
+    steps = "".join(
+        f"Training epoch 0, iteration {n}/49 | train_step_timing in s: 2.5 | reduced_train_loss: 9\n"
+        for n in range(50)
+    )
+    got = read(tmp_path, event("run_start", 1744838717800) + steps)
+    assert (got.status, got.metrics.step_time) == ("Success", 2.5)
+    assert "no time to train" not in (got.reason or "")
+
+
 def test_a_clock_that_was_set_back_is_named(tmp_path: Path) -> None:
     got = read(tmp_path, run().replace("1744839180560", "1744838700000"))
     assert (got.metrics.mean("time_to_train"), got.reason) == (

@@ -381,6 +381,7 @@ def test_the_image_of_a_release_selects_it(
         ({"framework": "nemo"}, BRIDGE_IMAGE, "image-of-other-framework"),
         ({"framework": "nemo"}, LATE, "image-of-other-framework"),
         ({"workload": "pretrain_nemotron4", "size": "15b"}, LATE, "image-of-other-framework"),
+        ({"size": "405b-proxy", "scales": (32,)}, BRIDGE_IMAGE, "image-of-other-framework"),
     ],
 )
 def test_an_image_that_is_known_to_be_wrong_is_refused(

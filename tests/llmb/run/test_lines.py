@@ -103,6 +103,8 @@ MEGATRON = (
         (((31, 9000), (32, 1500), (33, 1500)), False),
         (tuple((n, 1500) for n in range(31, 51)), True),
         (tuple((n, 1500) for n in range(31, 50)), False),
+        # nothing is left to stop
+        (tuple((n, 1500) for n in range(61, 101)), False),
         # the last ten of all steps, of which the first ones were slow
         (tuple((n, 3000 if n < 20 else 1350) for n in range(1, 31)), False),
     ],
@@ -116,6 +118,25 @@ def test_a_run_is_slow_by_its_steps_and_not_by_its_start(
     newest = Published().of(run)
     assert newest is not None
     assert newest.is_too_slow is is_slow
+
+
+@pytest.mark.parametrize(
+    ("seconds", "recent"),
+    [
+        ((9, 2), 2),  # without the line that has the start in it
+        ((9,), 9),
+        ((9, *(3,) * 6, *(1,) * 5), 2),  # ten lines: five of each
+    ],
+)
+def test_the_step_time_is_of_the_last_ten_steps(
+    seconds: tuple[float, ...], recent: float, tmp_path: Path
+) -> None:
+    path = tmp_path / "log-a.out"
+    lines = (MEGATRON.format(n, 1000 * time) for n, time in enumerate(seconds, start=1))
+    path.write_text("".join(lines))
+    at, _ = progress(path)
+    assert at is not None
+    assert at.step_time == pytest.approx(recent)
 
 
 def test_a_run_of_seconds_has_a_line_for_each_state_alone(

@@ -205,6 +205,12 @@ Dry = Callable[..., list[dict[str, Any]]]
         ("slurm", {}, ("-w", "microbench_gemm", "--scale", "1"), 8),
         ("slurm", {}, ("-w", "microbench_gemm", "--scale", "8"), 8),
         ("slurm", {}, ("-w", "nemotron4_15b", "--scale", "16", "--gpus-per-node", "4"), 32),
+        # of a type with one processor to a node
+        (
+            "slurm",
+            {"slurm": {"container": "none"}},
+            *(("-w", "microbench_gemm", "--scale", "2", "--gpus-per-node", "2"), 2),
+        ),
         ("runai", {"runai": RUNAI}, ("-w", "microbench_gemm", "--scale", "1"), 1),
         ("local", {}, ("-w", "microbench_gemm", "--scale", "1"), 1),
     ],
@@ -217,7 +223,7 @@ def test_gpu_hours_are_of_the_nodes_that_slurm_gives_to_the_job_alone(
     cluster: Cluster,
     dry: Dry,
 ) -> None:
-    install = cluster(cluster_type, "h100", **keys)
+    install = cluster(cluster_type, "cpu" if gpus == 2 else "h100", **keys)
     (job,) = dry(
         *("submit", *arguments, "--dtype", "bf16", "--time-limit", "00:30:00"),
         *("--install", install),

@@ -399,10 +399,10 @@ def _state(shown: str, reason: str, start: str, end: str, code: str, nodes: str)
     is_end = word in ENDS
     nodes = "" if nodes in _NO_NODES else nodes
     # of a waiting job it is a forecast, and of one that was cancelled before it began its end
-    has_begun = word not in WAITING and not (is_end and start == end and not nodes)
+    has_begun = word not in WAITING and not (start == end and not nodes)
     return JobState(
         state=word,
-        reason=NO_OUTPUT if is_end and code == NO_OUTPUT else cause,
+        reason=NO_OUTPUT if code == NO_OUTPUT else cause,
         exit_code=read_exit_code(code) if is_end else None,
         started=epoch_seconds(start) if has_begun else None,
         ended=epoch_seconds(end) if is_end else None,

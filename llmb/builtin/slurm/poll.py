@@ -322,7 +322,9 @@ class Poller:
         if files.job_id is None and commands.NO_OUTPUT in (state.reason, shown):
             output = view.run.batch_log
             return replace(state, reason=f"the node could not open the job's output file {output}")
-        return replace(state, exit_code=state.exit_code or commands.read_exit_code(shown))
+        if state.exit_code is not None:
+            return state
+        return replace(state, exit_code=commands.read_exit_code(shown))
 
     def _failed_node(self, run: RunRecord, state: JobState) -> str:
         """Return why a job ended with NODE_FAIL, with the failed node if Slurm or srun names it."""

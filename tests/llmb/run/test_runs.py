@@ -14,7 +14,16 @@ from llmb.contract.launch import Launch, Program, StagedFile, Stamp, Wrapper
 from llmb.contract.record import Attempt, RunRecord
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.spec import Workload
-from llmb.contract.state import COMPLETED, ENDS, FAILED, PENDING, RUNNING, UNKNOWN, JobState
+from llmb.contract.state import (
+    COMPLETED,
+    ENDS,
+    FAILED,
+    NOT_SUBMITTED,
+    PENDING,
+    RUNNING,
+    UNKNOWN,
+    JobState,
+)
 from llmb.contract.switches import Switches
 from llmb.core import files
 from llmb.core.process import ProcessId
@@ -339,6 +348,26 @@ def test_a_place_that_cannot_be_written_is_an_error_with_its_fix(
         store.new_directory(tmp_path / "file", "n", 1)
     assert raised.value.code == "experiments-folder"
     wording("submit-all", describe(raised.value))
+
+
+def test_a_job_that_waits_again_has_no_nodes(make: Make) -> None:
+    run = make("a1")
+    store.save_state(run, JobState(state=RUNNING, nodes="n[1-2]"))
+    assert store.save_state(run, JobState(state=RUNNING)).nodes == "n[1-2]"
+    assert store.save_state(run, JobState(state=PENDING)).nodes == ""
+    assert store.nodes_of(run, JobState(state=PENDING, nodes="n[1-2]")) == ()
+    assert store.nodes_of(run, JobState(state=RUNNING, nodes="n[1-2]")) == ("n1", "n2")
+
+
+def test_only_a_full_queue_is_forgotten(make: Make) -> None:
+    run = make("a1")
+    running = store.save_state(run, JobState(state=RUNNING))
+    store.forget_full_queue(run)
+    assert store.seen_state(run) == running
+    other = make("a2")
+    store.save_state(other, JobState(state=NOT_SUBMITTED, reason="the queue was full"))
+    store.forget_full_queue(other)
+    assert store.seen_state(other) is None
 
 
 @pytest.mark.parametrize("end", sorted(ENDS))

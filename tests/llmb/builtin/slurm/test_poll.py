@@ -407,6 +407,19 @@ def test_a_node_that_cannot_open_the_jobs_output(
     assert (cause.kind, "writable on the node" in cause.fix) == ("job output", True)
 
 
+@pytest.mark.parametrize(("code", "shown"), [("3:0", 3), ("0:53", None), ("0:11", 139)])
+def test_the_controller_knows_the_exit_code_of_a_script_that_wrote_none(
+    code: str, shown: int | None, slurm: Slurm, run: RunRecord
+) -> None:
+    """Its script had begun, so that the node could open its output."""
+    (run.place / "scheduler_id").write_text("7\ncluster kit\nnodes n1\nhost h\nstarted 100\n")
+    slurm.says("squeue", "7|FAILED|NonZeroExitCode|100|200|n1|job.r1\n")
+    slurm.says("scontrol", f"JobId=7 JobState=FAILED ExitCode={code} RunTime=00:00:00\n")
+    (state,) = slurm.poll(run)
+    assert (state.state, state.exit_code) == ("FAILED", shown)
+    assert "output file" not in state.reason
+
+
 def test_one_question_however_many(slurm: Slurm, run: RunRecord) -> None:
     runs = [replace(run, id=f"r{number}", scheduler_id=str(number)) for number in range(1, 301)]
     slurm.says(

@@ -148,6 +148,8 @@ def test_a_job_that_never_had_nodes_has_no_start() -> None:
     """Without accounting, the queue has the time of its end as its start too."""
     (row,) = read_queue("23|CANCELLED|None|1795252562|1795252562||e.f\n")
     assert row.state == JobState(state="CANCELLED", ended=1795252562)
+    (row,) = read_queue("23|CANCELLED|None|1795252562|1795252562|n1|e.f\n")
+    assert (row.state.started, row.state.ended) == (1795252562, 1795252562)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,8 @@ from llmb.contract import record
 from llmb.contract.state import COMPLETED, PENDING, RUNNING, JobState
 from llmb.core.node_lists import expand, fold, is_list
 from llmb.core.process import host_name
+from llmb.measure.facts import LogFacts
+from llmb.measure.result import Identity, Result
 from llmb.run import store
 from llmb.run.store import nodes_of
 
@@ -81,6 +83,10 @@ def test_a_job_that_waits_again_has_no_nodes(slurm_run: record.RunRecord) -> Non
     waiting = store.save_state(slurm_run, JobState(state=PENDING))
     assert waiting.nodes == ""
     assert all_nodes(slurm_run, waiting, None) == nodes_of(slurm_run, waiting) == ()
+    logged = Result(
+        identity=Identity(experiment="e", path="p"), status="Pending", log=LogFacts(hosts=("n7",))
+    )
+    assert all_nodes(slurm_run, waiting, logged) == ()
 
 
 def test_nodes_of_an_earlier_poll_stay(install: Any) -> None:

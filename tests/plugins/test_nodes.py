@@ -213,6 +213,28 @@ def test_a_node_without_measures_that_its_peers_have_is_unknown() -> None:
     )
 
 
+def test_measures_of_a_node_are_those_of_its_first_rank() -> None:
+    """A site's command is one as the disk is, and its peers' values are expected of rank 0 only."""
+    table = {**TABLE, "measures": {**TABLE["measures"], "own": {"command": "x", "spread": 0.1}}}
+    first, other = {"disk": 2.0, "own": 5.0, "memory": 9.0}, {"memory": 9.0}
+    without = {"disk": {"absent": "no space"}, "own": {"absent": "no x"}, "memory": 9.0}
+    found = by_name(of_nodes({"a": [first, other], "b": [without, other]}), table, ranks=2)
+    assert found["a"].word == "OK"
+    assert found["b"].word == "UNKNOWN"
+    assert set(found["b"].reasons) == {
+        "disk could not be measured: no space",
+        "own could not be measured: no x",
+    }
+
+
+def test_a_fact_may_differ_where_a_site_unsets_its_rule() -> None:
+    facts = {"driver": {**TABLE["facts"]["driver"], "rule": {"same": False}}}
+    table = {**TABLE, "facts": facts}
+    reports = [report(name, facts={"driver": name}) for name in "ab"]
+    reports += [report(name, facts={"driver": "a"}) for name in "cd"]
+    assert {node.word for node in words.judge(reports, table)} == {"OK"}
+
+
 def test_what_no_node_could_measure_leaves_all_ok() -> None:
     reports = of_nodes({name: [{"memory": NO_TORCH, "disk": 2.0}] * 2 for name in "ab"})
     assert {node.word for node in words.judge(reports, TABLE, ranks=2)} == {"OK"}

@@ -58,7 +58,7 @@ def name_and_factor(unit: str) -> tuple[str, float]:
     """
     parts = unit.split("/")
     for count in (2, 1):
-        if (known := _known("/".join(parts[:count]))) is not None and len(parts) >= count:
+        if (known := _known("/".join(parts[:count]))) is not None:
             words, factor = known
             break
     else:

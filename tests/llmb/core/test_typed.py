@@ -170,6 +170,7 @@ WRONG: dict[str, tuple[str, str, object]] = {
     "kind: slrum": ("value-not-allowed", "kind", "slrum"),
     "kind: [slurm]": ("value-not-allowed", "kind", ["slurm"]),
     "names: [a, null]": ("value-type", "names.1", None),
+    "names:": ("value-type", "names", None),
     "names: {a: b}": ("value-type", "names", {"a": "b"}),
     "env: [A]": ("value-type", "env", ["A"]),
     "env:\n  A:": ("value-type", "env.A", None),

@@ -154,6 +154,7 @@ def measured(make_row: Callable[..., Any], unit: str, mean: float | None = 3.0) 
         ("MHz", "hertz", 3e6),
         ("kWh", "joules", 1.08e7),
         ("tokens/mJ", "tokens_per_joule", 3e3),
+        ("W/TFLOPS", "watts_per_tflop", 3),
         ("\N{DEGREE SIGN}C", "celsius", 3),
         ("%", "ratio", 0.03),
         ("requests/s", "requests_per_s", 3),

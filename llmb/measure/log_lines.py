@@ -6,10 +6,11 @@ in its last line: ``{'train_runtime': 110.5948, 'train_samples_per_second': 28.9
 'train_steps_per_second': 1.808, ...}``.
 """
 
+import itertools
 import math
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -462,34 +463,39 @@ def _parts_behind(before: bytes, after: bytes, form: Format) -> _Parts | None:
 _slow: dict[tuple[object, ...], SlowPatternError] = {}
 
 
+def _limited(form: Format) -> AbstractContextManager[None]:
+    """Limit the time of a plugin's patterns on one line, as ``limited``."""
+    names = itertools.chain(("iteration",), (f"patterns.{name}" for name in form.patterns))
+    patterns = (form.iteration, *(pattern for pattern, _ in form.patterns.values()))
+    return limited(form.source, names, patterns, PATTERN_SECONDS, "line")
+
+
 @contextmanager
-def _limited(form: Format) -> Iterator[None]:
-    """Limit the time of a plugin's patterns on one line.
+def limited(
+    source: str, names: Iterable[str], patterns: tuple[object, ...], seconds: float, part: str
+) -> Iterator[None]:
+    """Limit the time of ``patterns``, by the ``names`` of their fields, on a ``part`` of a log.
 
     Raises SlowPatternError, at once if they were too slow before in this process.
     """
-    if _slow and (known := _slow.get(_patterns_of(form))) is not None:
-        raise known
+    key = source, *patterns
+    if key in _slow:
+        raise _slow[key]
     try:
-        with time_limit(PATTERN_SECONDS):
+        with time_limit(seconds):
             yield
     except OverdueError:
-        slow = f"takes more than {PATTERN_SECONDS:g} s for one line"
-        fields = " or ".join(["iteration", *(f"patterns.{name}" for name in form.patterns)])
-        _slow[_patterns_of(form)] = error = SlowPatternError(
-            f"{fields} of plugin {form.source} {slow}",
+        slow, fields = f"takes more than {seconds:.0f} s for one {part}", " or ".join(names)
+        _slow[key] = SlowPatternError(
+            f"{fields} of plugin {source or 'unknown'} {slow}",
             reason=f"llmb_parse: {fields} {slow}",
             hint="report it to the plugin's maintainers",
             fix=f"let no part of {fields} match the same text in several ways, as (a+)+ does",
             code="pattern-slow",
             key=fields,
-            value=form.source,
+            value=source,
         )
-        raise error from None
-
-
-def _patterns_of(form: Format) -> tuple[object, ...]:
-    return (form.source, form.iteration, *(pattern for pattern, _ in form.patterns.values()))
+        raise _slow[key] from None
 
 
 def why_no_step(line: Line, form: Format) -> str:

@@ -3,18 +3,17 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
 from llmb.contract.formats import ParseSpec, compile_spec
 from llmb.contract.samples import Samples, Step
 from llmb.contract.spec_checks import TRAINING_KEYS
-from llmb.core.call_time_limit import OverdueError, time_limit
 from llmb.core.scan import open_log, plain, strip_escapes
 from llmb.errors import LlmbError
-from llmb.measure.log_lines import PATTERN_SECONDS, SlowPatternError, values_in
+from llmb.measure.log_lines import PATTERN_SECONDS, limited, values_in
 
 _MOST = 1 << 28  # bytes that are searched at once: such programs print some hundred lines
 _BYTES_PER_SECOND = 1 << 23  # a slow pattern's, beyond the time for one line
@@ -98,32 +97,7 @@ def _text_of(path: Path) -> bytes:
     return strip_escapes(text).replace(b"\r\n", b"\n")
 
 
-# By plugin, field and pattern: none is tried again, as it would take all the time again.
-_slow: dict[tuple[str, str, bytes], SlowPatternError] = {}
-
-
-@contextmanager
-def _limited(text: bytes, source: str, field: str, pattern: bytes) -> Iterator[None]:
-    """Limit the time of a plugin's ``pattern``, of the ``field``, on a log.
-
-    Raises SlowPatternError, at once if the pattern was too slow before in this process.
-    """
-    if (source, field, pattern) in _slow:
-        raise _slow[source, field, pattern]
+def _limited(text: bytes, source: str, field: str, pattern: bytes) -> AbstractContextManager[None]:
+    """Limit the time of a plugin's ``pattern``, of the ``field``, on a log."""
     seconds = PATTERN_SECONDS + len(text) / _BYTES_PER_SECOND
-    try:
-        with time_limit(seconds):
-            yield
-    except OverdueError:
-        slow = f"takes more than {seconds:.0f} s for one log"
-        error = SlowPatternError(
-            f"{field} of plugin {source or 'unknown'} {slow}",
-            reason=f"llmb_parse: {field} {slow}",
-            hint="report it to the plugin's maintainers",
-            fix=f"let no part of {field} match the same text in several ways, as (a+)+ does",
-            code="pattern-slow",
-            key=field,
-            value=source,
-        )
-        _slow[source, field, pattern] = error
-        raise error from None
+    return limited(source, (field,), (field, pattern), seconds, "log")

@@ -64,7 +64,7 @@ class NewestStep:
     @property
     def is_too_slow(self) -> bool:
         """Return True if the run will probably FAIL."""
-        is_settled = self.at.made + 1 >= _SETTLED and self.at.iteration < self.at.last
+        is_settled = self.at.step_count + 1 >= _SETTLED and self.at.iteration < self.at.last
         return self.ratio is not None and self.ratio < USUAL_BOUNDS.fail_below and is_settled
 
     def in_words(self, *, short: bool = False) -> str:

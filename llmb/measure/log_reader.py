@@ -90,7 +90,7 @@ class LogProgress(NamedTuple):
     #: The median of its last RECENT steps in seconds. None if no step has a time.
     step_time: float | None
     #: Steps of this attempt after its first line, which has the start in it.
-    made: int
+    step_count: int
 
 
 RECENT = 10  # steps
@@ -115,10 +115,10 @@ def progress(
     if samples.max_iteration is None or samples.last is None:
         return None, state
     steps = samples.steps
-    made = samples.max_iteration - steps[0].iteration
+    step_count = samples.max_iteration - steps[0].iteration
     times = [step.step_time for step in _recent(steps) if math.isfinite(step.step_time)]
     step_time = quantile(sorted(times), 0.5) if times else None
-    return LogProgress(samples.max_iteration, samples.last, step_time, made), state
+    return LogProgress(samples.max_iteration, samples.last, step_time, step_count), state
 
 
 def _recent(steps: Sequence[Step]) -> Sequence[Step]:

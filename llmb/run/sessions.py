@@ -137,7 +137,9 @@ def newest(groups: Sequence[SessionRuns]) -> SessionRuns | None:
 def newest_of_each(runs: Iterable[RunRecord]) -> list[RunRecord]:
     """Return the runs of each configuration that are in the newest session with that one."""
     by_settings = {
-        run.job.settings.key: each.session.id for each in group(runs) for run in each.runs
+        run.job.settings.key: session_runs.session.id
+        for session_runs in group(runs)
+        for run in session_runs.runs
     }
     return [run for run in runs if by_settings[run.job.settings.key] == session_of(run).id]
 
@@ -233,17 +235,23 @@ def resumable(
     or if the session was made before sessions were recorded, the run is enough. Raises UsageError
     if there are sessions of the list, and none has such a run: their jobs had other options.
     """
-    of_list = [each for each in groups if each.is_own and _has_list_of(each.session, session)]
-    found = next((each for each in reversed(of_list) if any(map(is_wanted, each.runs))), None)
-    if found is None and any(each.session.list_path is not None for each in of_list):
-        latest = [each.session for each in reversed(of_list)][:_NAMED]
+    of_list = [
+        candidate
+        for candidate in groups
+        if candidate.is_own and _has_list_of(candidate.session, session)
+    ]
+    found = next(
+        (candidate for candidate in reversed(of_list) if any(map(is_wanted, candidate.runs))), None
+    )
+    if found is None and any(candidate.session.list_path is not None for candidate in of_list):
+        latest = [candidate.session for candidate in reversed(of_list)][:_NAMED]
         raise UsageError(
             "no session of this list has any of these jobs: they differ in configuration,"
             " environment, steps or repeat",
             hint="; ".join(
                 [
                     "without --resume, these jobs begin a session; --session NAME adds them to one",
-                    *(f"{in_words(each)} is of {each.command}" for each in latest),
+                    *(f"{in_words(candidate)} is of {candidate.command}" for candidate in latest),
                 ]
             ),
             code="resume-other-jobs",

@@ -143,11 +143,12 @@ def _framework_with(context: CliContext, release: str, name: str | None) -> str:
             value=release,
         )
     having = [framework.name for framework in able if release in framework.releases]
-    published = {figure.release for figure in context.figures() if figure.framework}
+    names = {framework.name for framework in able}
+    published = {figure.release for figure in context.figures() if figure.framework in names}
     if not having and release not in published:
-        known = [*dict.fromkeys(known for framework in able for known in framework.releases)]
+        choices = [*dict.fromkeys(choice for framework in able for choice in framework.releases)]
         say(
-            f"note: --release {release} is none that llmb knows ({suggest(release, known)}); its"
+            f"note: --release {release} is none that llmb knows ({suggest(release, choices)}); its"
             " logs are judged by the figures of another one"
         )
     return name or next(iter([*having, *(framework.name for framework in able)]))

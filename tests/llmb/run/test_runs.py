@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from llmb.contract import record
+from llmb.contract.cluster import QueueFullError
 from llmb.contract.launch import Launch, Program, StagedFile, Stamp, Wrapper
-from llmb.contract.record import Attempt, RunRecord
+from llmb.contract.record import Attempt, RunRecord, Session
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.spec import Workload
 from llmb.contract.state import (
@@ -29,7 +30,7 @@ from llmb.core import files
 from llmb.core.process import ProcessId
 from llmb.errors import LlmbError, UsageError, describe
 from llmb.plan.plan import make_plan
-from llmb.run import store
+from llmb.run import store, submission
 from llmb.run.polling import poll
 from llmb_installer.cluster_types import all_types
 from llmb_testing.entries import job_entry
@@ -357,6 +358,28 @@ def test_a_job_that_waits_again_has_no_nodes(make: Make) -> None:
     assert store.save_state(run, JobState(state=PENDING)).nodes == ""
     assert store.nodes_of(run, JobState(state=PENDING, nodes="n[1-2]")) == ()
     assert store.nodes_of(run, JobState(state=RUNNING, nodes="n[1-2]")) == ("n1", "n2")
+
+
+@pytest.mark.parametrize(
+    ("command", "attempt", "fix"),
+    [
+        ("llmb-run submit j.txt", 1, "llmb-run submit j.txt --resume submits it and the rest"),
+        ("llmb-run submit j.txt --resume", 1, "llmb-run submit j.txt --resume submits it and"),
+        # a further attempt is no part of what --resume submits
+        ("llmb-run submit j.txt", 2, "llmb-run jobs reconcile submits it"),
+        (None, 1, "llmb-run jobs reconcile submits it"),
+    ],
+)
+def test_a_full_queue_names_what_submits_the_run(
+    command: str | None, attempt: int, fix: str, make: Make
+) -> None:
+    session = Session(id="2026-11-23a", created=1.0, command=command)
+    run = replace(make("a1"), session=session, attempt=attempt)
+    run.place.mkdir(exist_ok=True)
+    submission._note_full_queue(run, QueueFullError("full", value="MaxJobs"))
+    state = store.seen_state(run)
+    assert state is not None
+    assert state.reason.startswith(f"the queue was full (MaxJobs); {fix}")
 
 
 def test_only_a_full_queue_is_forgotten(make: Make) -> None:

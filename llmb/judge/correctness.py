@@ -17,9 +17,15 @@ from llmb.core.values import dataclass
 from llmb.judge.reference import relative
 from llmb.judge.value import FAIL, PASS, SUSPICIOUS, WORST
 from llmb.measure.losses import LossCurve
-from llmb.measure.result import MetricVerdict, ReferenceValue, Result, Verdict
+from llmb.measure.result import (
+    LOSS,
+    PEAK_MEMORY,
+    MetricVerdict,
+    ReferenceValue,
+    Result,
+    Verdict,
+)
 
-LOSS, PEAK_MEMORY = "loss", "peak_memory"
 LEAST_CORRELATION = 0.95
 # The relative difference that a step may have, by the least loss of the reference.
 TOLERANCES = ((2.0, 0.10), (0.5, 0.05), (0.0, 0.02))

@@ -128,7 +128,7 @@ def is_by_other_metric(result: Result) -> bool:
     verdict, headline = result.verdict, result.metrics.headline
     if verdict.word not in _DECIDED:
         return False
-    if verdict.reference is None or verdict.reference.metric != headline:
+    if verdict.faults or verdict.reference is None or verdict.reference.metric != headline:
         return True
     judged = verdict.metrics.get(headline)
     return judged is not None and judged.word != verdict.word

@@ -27,6 +27,7 @@ from llmb.measure.sustained import Sustained
 
 SUCCESS, FAILED, CANCELLED = "Success", "Failed", "Cancelled"
 RUNNING, PENDING, UNKNOWN = "Running", "Pending", "Unknown"
+LOSS, PEAK_MEMORY = "loss", "peak_memory"  # the names of verdicts beside those on metrics
 
 
 class Override(NamedTuple):
@@ -181,6 +182,17 @@ class Verdict:
     #: Why the loss of a training was not compared with that of the reference runs.
     loss_not_compared: str | None = None
     sustained: SustainedVerdict | None = None  #: of a long training
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """The reasons of bad verdicts on loss and memory: no ratio of the speed shows them."""
+        judged = (self.metrics.get(name) for name in (LOSS, PEAK_MEMORY))
+        return tuple(one.reason for one in judged if one is not None and one.word != "PASS")
+
+    @property
+    def why(self) -> tuple[str, ...]:
+        """What explains it: faults of loss and memory, then causes."""
+        return (*self.faults, *(cause.text for cause in self.causes))
 
     @property
     def bare_reason(self) -> str:

@@ -86,9 +86,7 @@ def _bad_or_invalid(pool: Sequence[Result]) -> str:
     verdict = pool[0].verdict
     explanation = f", {verdict.reason}"
     if verdict.word == FAIL:
-        explanation = ", ".join(
-            [f" {verdict.pooled_ratio or 0.0:.3f}", *(cause.text for cause in verdict.causes)]
-        )
+        explanation = ", ".join([f" {verdict.pooled_ratio or 0.0:.3f}", *verdict.why])
     identity = pool[0].identity
     name = with_parameters(identity.experiment, identity.configuration)
     return f"{verdict.word}: {name}{explanation}: {_ids(pool)}"

@@ -83,7 +83,7 @@ def explanations(entries: Sequence[ReportEntry], digests: Mapping[str, str]) -> 
         Explanation(
             entry=entry,
             reference=reference,
-            differs=(*(cause.text for cause in entry.causes), *_differences(entry.runs[0])),
+            differs=(*entry.result.verdict.why, *_differences(entry.runs[0])),
             notes=(
                 *remarkable(entry),
                 *_over_published_window(entry),

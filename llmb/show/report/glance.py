@@ -177,7 +177,7 @@ def glance(
 def _shared(entry: ReportEntry, number: int) -> Hashable:
     """Return what entries of one item share: causes, kinds of failures, or nothing to explain."""
     if entry.word in NEEDS_ATTENTION:
-        return tuple(cause.text for cause in entry.causes) or number
+        return entry.result.verdict.why or number
     return entry.reason if entry.word in _ENDED_BADLY else None
 
 
@@ -235,7 +235,7 @@ def one_line(report: Report, entries: Sequence[ReportEntry]) -> str:
     worst = next((entry for entry in entries if entry.word == FAIL and entry.ratio), None)
     if worst is not None and worst.ratio is not None:
         facts = [f"{percent(worst.ratio)} of {report.against.figure}", _cost(worst)]
-        facts += [cause.text for cause in worst.causes[:1]]
+        facts += worst.result.verdict.why[:1]
         parts.append(f"Worst: {worst.title}: {'; '.join(filter(None, facts))}.")
     return " ".join(parts)
 
@@ -252,7 +252,7 @@ def _reason_of(entry: ReportEntry) -> str:
     """Return the causes, or else the reason and the remarks on its runs."""
     if entry.word in NEEDS_ATTENTION:
         if entry.causes:
-            return sentence("; ".join(cause.text for cause in entry.causes))
+            return sentence("; ".join(entry.result.verdict.why))
         notes = _known_differences(entry) or remarkable(entry)[:2]
         if entry.word == FAIL and not notes:
             notes = (

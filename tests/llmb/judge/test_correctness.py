@@ -13,12 +13,12 @@ from llmb.contract.samples import Samples, Step
 from llmb.contract.settings import Settings
 from llmb.contract.window import Window
 from llmb.judge.compare import Comparison, is_bad, judged_against, with_measured
-from llmb.judge.correctness import LOSS, PEAK_MEMORY, curve_difference
+from llmb.judge.correctness import curve_difference
 from llmb.judge.value import FAIL, PASS, SUSPICIOUS
 from llmb.measure.columns import is_by_other_metric
 from llmb.measure.facts import LogFacts
 from llmb.measure.losses import MOST, LossCurve, loss_curve
-from llmb.measure.result import SUCCESS, Result
+from llmb.measure.result import LOSS, PEAK_MEMORY, SUCCESS, Result
 from llmb_testing.results import result_of
 
 Wording = Callable[..., None]

@@ -15,6 +15,7 @@ import pytest
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 DAY = 86400
+FORMATS = ("table", "md", "csv", "json", "junit")  # of compare
 
 
 class Night(Protocol):
@@ -169,3 +170,27 @@ def test_a_known_difference_explains_a_verdict_at_a_glance(
     text = words_of((tmp_path / "page.html").read_text())
     why = "Known differences: NCCL_ALGO Ring, unset in the reference."
     assert f"is below 0.95. {why}" in text
+
+
+@pytest.mark.parametrize("clock", [1980, 1395])  # no cause, and one
+def test_a_wrong_loss_of_a_slow_run_is_named_everywhere(
+    clock: int, empty_night: Night, llmb_here: Command
+) -> None:
+    here: Command = lambda *words: llmb_here(*words, "--install", empty_night.folder)  # noqa: E731
+    empty_night.measured(2.0, "nemotron4_15b", "bf16", 16, repeats=3)
+    assert here("baseline", "accept", "april").returncode == 0
+    empty_night.later(DAY)
+    before = {*empty_night.folder.rglob("log-*.out")}
+    empty_night.measured(2.4, "nemotron4_15b", "bf16", 16, clock=clock)
+    (log,) = {*empty_night.folder.rglob("log-*.out")} - before
+    loss = re.compile(r"(?<=reduced_train_loss: )\S+")
+    log.write_text(loss.sub(lambda match: str(1.2 * float(match[0])), log.read_text()))
+    against = ("--baseline", "april")
+    run = json.loads(here("results", "--format", "json").stdout)["results"][0]["run"]
+    for words in (
+        ("explain", run, *against),
+        *(("compare", *against, "--format", fmt) for fmt in FORMATS),
+        *(("report", run, *against, "--format", fmt) for fmt in ("md", "html")),
+    ):
+        text = " ".join(here(*words).stdout.split())
+        assert "wrong loss against baseline april: 20 % above" in text, words

@@ -179,13 +179,15 @@ def _chosen(words: tuple[Any, ...]) -> Convert:
 
 
 def _sequence(convert_item: Convert) -> Convert:
-    is_of_numbers = convert_item is _number
+    is_of_numbers, is_of_whole = convert_item is _number, convert_item is _whole
 
     def convert(value: Any) -> Any:
         if type(value) is not list:
             raise Unusual
         if is_of_numbers and set(map(type, value)) == {float} and all(map(isfinite, value)):
             return tuple(value)  # a loss curve has hundreds
+        if is_of_whole and set(map(type, value)) == {int} and max(map(abs, value)) < _LARGEST:
+            return tuple(value)
         return tuple([convert_item(item) for item in value])
 
     return convert

@@ -6,6 +6,7 @@ Each fault has its place, code and fix.
 
 import dataclasses
 import math
+import operator
 import types
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -206,7 +207,8 @@ def _items_of(kind: type) -> Callable[[Any], Iterable[tuple[Any, Any]]] | None:
         return None
     fields = dataclasses.fields(kind)
     names = [field.name for field in fields if "internal" not in field.metadata]
-    return lambda value: [(name, getattr(value, name)) for name in names]
+    values_of = operator.attrgetter(*names, "__class__")  # in C; of one name it returns no tuple
+    return lambda value: zip(names, values_of(value), strict=False)
 
 
 def compact_data(value: Any) -> Any:

@@ -174,18 +174,17 @@ def metrics_in_json(
     }
 
 
-def _row(result: Result, settings_data: dict[int, dict[str, Any]]) -> dict[str, Any]:
-    """Return a result as data. ``settings_data``: of settings, by their identity."""
+def _row(result: Result, shared: dict[int, dict[str, Any]]) -> dict[str, Any]:
+    """Return a result as data. ``shared``: what repeats have in common, by identity."""
     row = {key: json_value(result, key) for key in FIELDS}
     measured, row[_METRICS] = row[_METRICS], None
-    settings, row[_SETTINGS] = row[_SETTINGS], None
     for key, value in row.items():
         if type(value) not in typed.EXACT:
-            row[key] = typed.json_data(value)
-    if settings is not None:  # repeats share them
-        if id(settings) not in settings_data:
-            settings_data[id(settings)] = typed.json_data(settings)
-        row[_SETTINGS] = {**settings_data[id(settings)]}
+            data = shared.get(id(value)) or typed.json_data(value)
+            if type(data) is dict:
+                shared[id(value)] = data
+                data = {**data}
+            row[key] = data
     row[_METRICS] = metrics_in_json(measured, result.verdict.metrics)
     return row
 
@@ -201,7 +200,7 @@ def report(results: Sequence[Result], sessions: Iterable[Session] = ()) -> dict[
     succeeded = sum(result.status == SUCCESS for result in results)
     failed = sum(result.status == FAILED for result in results)
     ended = succeeded + failed
-    settings_data: dict[int, dict[str, Any]] = {}
+    shared: dict[int, dict[str, Any]] = {}
     return {
         "schema_version": SCHEMA_VERSION,
         "analysis": {
@@ -211,7 +210,7 @@ def report(results: Sequence[Result], sessions: Iterable[Session] = ()) -> dict[
         "sessions": [
             {**typed.to_data(session), "created": iso(session.created)} for session in sessions
         ],
-        "results": [_row(result, settings_data) for result in results],
+        "results": [_row(result, shared) for result in results],
         "summary": {
             "success_experiments": succeeded,
             "failed_experiments": failed,

@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmb_nodes import words
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 WORKLOAD = "node_check"
 SIZES = ("check", "quick")  # of the workload that are checks
 TABLE = "checks.json"  # the table of a check, staged in its run's folder
-_STATE = "state.json"
 _RECORD = "llmb-run.json"  # has the table
 _PRINTED = f"{__name__}.printed"  # the messages of a command, in the meta data of its context
 
@@ -138,8 +136,7 @@ def latest(
 
 def nodes_of_job(run: api.RunRecord) -> str:
     """Return the list of nodes that the scheduler gave a run, empty if it is unknown."""
-    try:
-        state = json.loads(Path(run.place, _STATE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return ""
-    return str(state.get("nodes") or "") if isinstance(state, dict) else ""
+    from llmb import api
+
+    state = api.seen_state(run)
+    return "" if state is None else state.nodes

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from llmb.cli.context import CliContext
 from llmb.contract.job import Job
 from llmb.contract.state import COMPLETED
+from llmb.core.grouping import grouped
 from llmb.plan.estimate import Alike, JobEstimate, alike, estimate_job, occupied_gpus
 from llmb.plan.repeats import once_for_repeats
 from llmb.run import store
@@ -29,15 +30,13 @@ def estimates_of(
 
 def past_of(context: CliContext, jobs: Sequence[Job]) -> dict[Alike, float]:
     """The mean seconds of the completed runs of these experiments on this install."""
-    durations: dict[Alike, list[float]] = {}
-    for workload, name in dict.fromkeys((job.workload, job.experiment_name) for job in jobs):
-        for run in store.runs_of(context.config, workload, name):
-            state = store.seen_state(run)
-            if (
-                state is not None
-                and state.state == COMPLETED
-                and state.started is not None
-                and state.ended is not None
-            ):
-                durations.setdefault(alike(run.job), []).append(state.ended - state.started)
+    durations = grouped(
+        (alike(run.job), state.ended - state.started)
+        for workload, name in dict.fromkeys((job.workload, job.experiment_name) for job in jobs)
+        for run in store.runs_of(context.config, workload, name)
+        if (state := store.seen_state(run)) is not None
+        and state.state == COMPLETED
+        and state.started is not None
+        and state.ended is not None
+    )
     return {key: sum(seconds) / len(seconds) for key, seconds in durations.items()}

@@ -13,6 +13,7 @@ import click
 
 from llmb.cli import options
 from llmb.cli.context import CliContext, pass_context, say
+from llmb.core.grouping import grouped
 from llmb.core.names import find_workload_and_size, listed, squash_workload, suggest
 from llmb.errors import LlmbError, UsageError, describe
 
@@ -160,18 +161,17 @@ def _jobs_here(
             workloads, context.plugins, config, most_gpus, framework=framework, release=release
         )
     )
-    notes: dict[tuple[str, str | None], list[str]] = {}
-    for entry in sizes:
-        if (
-            entry.fault is not None
-            and entry.fault.code not in (NO_ROW, NOT_INSTALLED)
-            and size in (None, entry.size)
-        ):
+    notes = grouped(
+        (
             # without the experiment's name
-            reason = entry.fault.message.partition(": ")[2] or entry.fault.message
-            notes.setdefault((reason, entry.fault.hint), []).append(
-                f"{entry.workload} {entry.size}"
-            )
+            (fault.message.partition(": ")[2] or fault.message, fault.hint),
+            f"{entry.workload} {entry.size}",
+        )
+        for entry in sizes
+        if (fault := entry.fault) is not None
+        and fault.code not in (NO_ROW, NOT_INSTALLED)
+        and size in (None, entry.size)
+    )
     for (reason, hint), names in notes.items():
         say(
             f"note: {listed(names, _NAMED)} cannot run here: {reason}"

@@ -17,6 +17,7 @@ from llmb.cli.context import CliContext, pass_context, say
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.spec import Workload
 from llmb.core import console, files, yamlfile
+from llmb.core.grouping import grouped
 from llmb.core.names import squash_workload
 from llmb.core.tables import Column, escape
 from llmb.errors import Fault, InputFaults, LlmbError, UsageError, collected, describe
@@ -57,15 +58,11 @@ def group(click_context: click.Context, fmt: str | None) -> None:
 def list_(context: CliContext, fmt: str) -> None:
     """Show the plugins: version, kind, file, and what each one adds."""
     plugins = context.plugins
-    by_source: dict[str, list[str]] = {}
-    for key in plugins.workloads():
-        by_source.setdefault(plugins.offers[key].source, []).append(key)
+    by_source = grouped((plugins.offers[key].source, key) for key in plugins.workloads())
     types, commands = plugins.names("llmb_clusters"), plugins.names("llmb_commands")
     plugins.variables()  # finds the wrong ones
     plugins.commands()
-    refused: dict[str, list[Problem]] = {}
-    for problem in plugins.problems:
-        refused.setdefault(problem.source, []).append(problem)
+    refused = grouped((problem.source, problem) for problem in plugins.problems)
     rows = [
         {
             "plugin": source,

@@ -11,6 +11,7 @@ from llmb.contract.metrics import STEP_TIME, TRAINING_BY_NAME, Measured
 from llmb.contract.settings import Settings
 from llmb.contract.window import Window
 from llmb.core import typed
+from llmb.core.grouping import grouped
 from llmb.core.node_lists import fold, short_name
 from llmb.core.values import dataclass
 from llmb.errors import UsageError
@@ -183,10 +184,7 @@ def _each_once(pairs: Sequence[tuple[_Pool, _Pool]]) -> list[tuple[_Pool, _Pool]
     only once how much they deviate: beside the runs with their settings, else by themselves.
     """
     found: list[tuple[_Pool, _Pool]] = []
-    users: dict[int, list[tuple[_Pool, _Pool]]] = {}
-    for pair in pairs:
-        users.setdefault(id(pair[1]), []).append(pair)
-    for same_side in users.values():
+    for same_side in grouped((id(pair[1]), pair) for pair in pairs).values():
         side = same_side[0][1]
         alike = [pool for pool, _ in same_side if _settings_key(pool) == _settings_key(side)]
         alone = [pool for pool, _ in same_side]
@@ -299,9 +297,10 @@ def accepted_step_time(
     or if several configurations are equally near.
     """
     measured = _measured_pools(accepted)
-    by_distance: dict[int, list[_Pool]] = {}
-    for pool in _alike(configuration, measured)[0]:
-        by_distance.setdefault(_distance(configuration, None, pool[0]), []).append(pool)
+    by_distance = grouped(
+        (_distance(configuration, None, pool[0]), pool)
+        for pool in _alike(configuration, measured)[0]
+    )
     nearest = by_distance[min(by_distance)] if by_distance else []
     spread = pooled(nearest[0], STEP_TIME) if len(nearest) == 1 else None
     if spread is None:
@@ -341,10 +340,15 @@ def _pools(results: Iterable[Result], *, of_one_side: bool = False) -> list[list
 
     Runs ``of_one_side`` are repeats across sessions.
     """
-    pools: dict[Hashable, list[Result]] = {}
-    for number, result in enumerate(results):
-        repeat = without_session(result) if of_one_side else result
-        pools.setdefault(pool_key(repeat) if measures(result) else number, []).append(result)
+    pools: dict[Hashable, list[Result]] = grouped(
+        (
+            pool_key(without_session(result) if of_one_side else result)
+            if measures(result)
+            else number,
+            result,
+        )
+        for number, result in enumerate(results)
+    )
     return list(pools.values())
 
 

@@ -8,6 +8,7 @@ from llmb.contract.formats import TRAINER_NAME
 from llmb.contract.gpus import CPU
 from llmb.contract.metrics import STEP_TIME
 from llmb.contract.window import parse_window
+from llmb.core.grouping import grouped
 from llmb.judge import fabrics, far_runs, reference as refs
 from llmb.judge.deviation import Deviations
 from llmb.judge.differences import settings_of_framework, window_in_words
@@ -40,22 +41,23 @@ def judge(
     references = References(figures, release)
     compared = [(result, *_compared(result, references)) for result in results]
     # The key is equal for results that are judged together.
-    pools: dict[Hashable, list[Result]] = {}
-    targets: dict[Hashable, dict[str, Target]] = {}
     keys = [
-        None if own_targets is None else (pool_key(result), tuple(own_targets))
-        for result, _, own_targets in compared
+        None if targets is None else (pool_key(result), tuple(targets))
+        for result, _, targets in compared
     ]
-    for (result, _, own_targets), key in zip(compared, keys, strict=True):
-        if own_targets is not None:
-            pools.setdefault(key, []).append(result)
-            targets.setdefault(key, own_targets)
+    members = grouped(
+        (key, (result, targets))
+        for (result, _, targets), key in zip(compared, keys, strict=True)
+        if targets is not None
+    )
+    pools = {key: [result for result, _ in pool] for key, pool in members.items()}
     deviations = {
         name: Deviations([[values_of(pool, name)] for pool in pools.values()])
-        for name in {name for of_pool in targets.values() for name in of_pool}
+        for name in {name for pool in members.values() for name in pool[0][1]}
     }
     verdicts = {
-        key: judge_metrics(repeats, targets[key], deviations) for key, repeats in pools.items()
+        key: judge_metrics(repeats, members[key][0][1], deviations)
+        for key, repeats in pools.items()
     }
     far = {
         key: far_runs.in_words(repeats)
@@ -75,10 +77,7 @@ def judge(
 
 def pools_of(results: Iterable[Result]) -> list[list[Result]]:
     """Return the repeats of each configuration."""
-    pools: dict[Hashable, list[Result]] = {}
-    for result in results:
-        pools.setdefault(pool_key(result), []).append(result)
-    return list(pools.values())
+    return list(grouped((pool_key(result), result) for result in results).values())
 
 
 def pool_key(result: Result) -> Hashable:

@@ -21,6 +21,7 @@ from llmb.contract.metrics import (
 )
 from llmb.contract.settings import Settings
 from llmb.contract.window import tokens_per_second
+from llmb.core.grouping import grouped
 from llmb.core.tables import Column
 from llmb.core.values import dataclass
 from llmb.judge.compare import measures
@@ -132,10 +133,11 @@ def _series(measured: Sequence[Result]) -> dict[Series, dict[int, list[Result]]]
         for result, gpus_per_node in zip(measured, _bases(measured), strict=True)
         for base in gpus_per_node
     ]
-    wide: dict[Series, set[int]] = {}
-    for base, result in bases:
-        if (gpus_per_node := _per_node(result)) is not None:
-            wide.setdefault(base, set()).add(gpus_per_node)
+    wide = grouped(
+        (base, gpus_per_node)
+        for base, result in bases
+        if (gpus_per_node := _per_node(result)) is not None
+    )
     series: dict[Series, dict[int, list[Result]]] = {}
     for base, result in bases:
         configuration, gpus_per_node = result.identity.configuration, _per_node(result)

@@ -6,10 +6,10 @@ explains nothing.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from llmb.contract.samples import Straggler
+from llmb.core.grouping import grouped
 from llmb.judge.judge import pool_key
 from llmb.judge.steps import slow_steps
 from llmb.judge.value import FAIL, INCONCLUSIVE, INVALID, PASS, SUSPICIOUS, WARN
@@ -99,10 +99,9 @@ def with_causes(judged: Sequence[Result], further_results: Iterable[Result] = ()
         else None
         for result in judged
     ]
-    pools: dict[Hashable, list[Result]] = {}
-    for result, key in zip(judged, keys, strict=True):
-        if key is not None:
-            pools.setdefault(key, []).append(result)
+    pools = grouped(
+        (key, result) for result, key in zip(judged, keys, strict=True) if key is not None
+    )
     if not pools:
         return list(judged)
     peers = _find_peers([*judged, *further_results])
@@ -130,10 +129,11 @@ def _gpu_type(result: Result) -> str | None:
 
 def _find_peers(results: Sequence[Result]) -> dict[str | None, _Peers]:
     """Return the runs to compare with, by GPU type."""
-    measured: dict[str | None, list[Result]] = {}
-    for result in results:
-        if result.log is not None and result.status == SUCCESS and result.verdict.word != INVALID:
-            measured.setdefault(_gpu_type(result), []).append(result)
+    measured = grouped(
+        (_gpu_type(result), result)
+        for result in results
+        if result.log is not None and result.status == SUCCESS and result.verdict.word != INVALID
+    )
     peers_by_type = {}
     for kind, runs in measured.items():
         passing = [run for run in runs if run.verdict.word == PASS]
@@ -201,13 +201,13 @@ def _causes(pool: Sequence[Result], peers: _Peers | None) -> list[VerdictCause]:
 
 def _on_nodes(pool: Sequence[Result]) -> Iterator[VerdictCause]:
     """Yield the conditions that differ between the nodes of a run."""
-    runs_by_fact: dict[tuple[str, str], list[Result]] = {}
-    for run in pool:
-        for difference in run.log.uneven if run.log is not None else ():
-            runs_by_fact.setdefault((difference.condition, difference.text), []).append(run)
-    for (condition, text), runs in runs_by_fact.items():
-        assert runs[0].log is not None
-        difference = next(fact for fact in runs[0].log.uneven if fact.text == text)
+    by_fact = grouped(
+        ((difference.condition, difference.text), (run, difference))
+        for run in pool
+        for difference in (run.log.uneven if run.log is not None else ())
+    )
+    for (condition, text), members in by_fact.items():
+        runs, difference = [run for run, _ in members], members[0][1]
         yield VerdictCause(
             condition=condition,
             value=difference.value,
@@ -220,13 +220,13 @@ def _on_nodes(pool: Sequence[Result]) -> Iterator[VerdictCause]:
 
 def _stragglers(pool: Sequence[Result]) -> Iterator[VerdictCause]:
     """Yield the ranks that a straggler detector of the training program warned of."""
-    runs_by_rank: dict[tuple[str, int, str | None], list[tuple[Result, Straggler]]] = {}
-    for run in pool:
-        for straggler in run.log.stragglers if run.log is not None else ():
-            if straggler.flagged:
-                key = straggler.measure, straggler.rank, straggler.host
-                runs_by_rank.setdefault(key, []).append((run, straggler))
-    for members in list(runs_by_rank.values())[:_MOST_NODES]:
+    by_rank = grouped(
+        ((straggler.measure, straggler.rank, straggler.host), (run, straggler))
+        for run in pool
+        for straggler in (run.log.stragglers if run.log is not None else ())
+        if straggler.flagged
+    )
+    for members in list(by_rank.values())[:_MOST_NODES]:
         runs = [run for run, _ in members]
         scores = [straggler.score for _, straggler in members if straggler.score is not None]
         straggler = replace(members[0][1], score=min(scores, default=None))
@@ -250,10 +250,7 @@ def _between_runs(
     condition: _Condition, pool: Sequence[Result], peers: _Peers, *, faster: bool
 ) -> Iterator[VerdictCause]:
     """Yield the values of a condition in the ``pool`` that are rare among its ``peers``."""
-    runs_by_word: dict[str, list[Result]] = {}
-    for run in pool:
-        if word := _word(condition, run):
-            runs_by_word.setdefault(word, []).append(run)
+    runs_by_word = grouped((word, run) for run in pool if (word := _word(condition, run)))
     counts = peers.values[condition.name]
     if not peers.passed:  # then the pool is one of them
         counts = counts - Counter({word: len(runs) for word, runs in runs_by_word.items()})

@@ -9,6 +9,7 @@ from pathlib import Path
 from llmb.contract.failures import Failure
 from llmb.contract.state import JobState
 from llmb.core import typed, yamlfile
+from llmb.core.grouping import grouped
 from llmb.core.values import dataclass
 
 PYTHON = "Python"
@@ -102,10 +103,16 @@ def group_failures(failures: Iterable[tuple[str, Cause]]) -> list[FailureGroup]:
 
     Python errors are grouped by their text, and causes with ``advice`` by that.
     """
-    groups: dict[tuple[str, str], list[tuple[str, Cause]]] = {}
-    for run, cause in failures:
-        text = _VARYING.sub("#", cause.line) if cause.kind == PYTHON else cause.advice
-        groups.setdefault((cause.kind, text), []).append((run, cause))
+    groups = grouped(
+        (
+            (
+                cause.kind,
+                _VARYING.sub("#", cause.line) if cause.kind == PYTHON else cause.advice,
+            ),
+            (run, cause),
+        )
+        for run, cause in failures
+    )
     failure_groups = [
         FailureGroup(cause=members[0][1], runs=tuple(run for run, _ in members))
         for members in groups.values()

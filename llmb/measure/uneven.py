@@ -4,6 +4,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from llmb.contract.samples import Node, Telemetry
+from llmb.core.grouping import grouped
 from llmb.core.values import dataclass
 from llmb.measure import statistics
 
@@ -91,11 +92,8 @@ def uneven_nodes(nodes: Sequence[Node]) -> tuple[Uneven, ...]:
 def _uneven(
     condition: str, nodes: Sequence[Node], value_of: Callable[[Node], str]
 ) -> Iterator[Uneven]:
-    hosts: dict[str, list[str]] = {}
-    for host, value in sorted(
-        {node.host: value for node in nodes if (value := value_of(node))}.items()
-    ):
-        hosts.setdefault(value, []).append(host)
+    values = {node.host: value for node in nodes if (value := value_of(node))}
+    hosts = grouped((value, host) for host, value in sorted(values.items()))
     # Usual is the most frequent value, of equally frequent ones the higher.
     *rare, usual = sorted(hosts, key=lambda value: (len(hosts[value]), _rank(value))) or [""]
     for value in rare:

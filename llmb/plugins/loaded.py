@@ -13,6 +13,7 @@ import pluggy
 
 from llmb import api
 from llmb.core import console
+from llmb.core.grouping import grouped
 from llmb.core.names import squash_workload
 from llmb.errors import Fault, InputFaults, KeyFaultError, LlmbError, PluginError, UsageError
 from llmb.plugins.adapters import Contract
@@ -130,10 +131,7 @@ class Plugins:
 
     def names(self, hook: str) -> dict[str, list[str]]:
         """Return the names of cluster types or commands (``hook``) that each plugin has."""
-        names: dict[str, list[str]] = {}
-        for claim in self._held(hook):
-            names.setdefault(claim.source, []).append(claim.name)
-        return names
+        return grouped((claim.source, claim.name) for claim in self._held(hook))
 
     def kind(self, source: str) -> str:
         """Return what a plugin adds to llmb, in words. Empty if it is not loaded."""

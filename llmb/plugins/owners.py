@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Generic, TypeAlias, TypeVar
 
 from llmb import api
+from llmb.core.grouping import grouped
 from llmb.core.values import dataclass
 from llmb.errors import Fault, LlmbError, PluginError
 
@@ -81,12 +82,9 @@ def settle(
     claim it too. Otherwise none gets it. A plugin that offers two items of one name keeps the
     first.
     """
-    by_form: dict[str, list[Claim[T]]] = {}
-    for claim in claims:
-        by_form.setdefault(claim.form, []).append(claim)
     held: list[Claim[T]] = []
     problems: list[Problem] = []
-    for rivals in by_form.values():
+    for rivals in grouped((claim.form, claim) for claim in claims).values():
         own_claims = [claim for claim in rivals if is_own(claim.source)]
         keeps = own_claims[:1] or (
             rivals[:1] if len({claim.source for claim in rivals}) == 1 else []

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which jobs of a list remain to be submitted: each run of a session is for one of them."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 
 from llmb.contract.job import Job
 from llmb.contract.record import RunRecord
+from llmb.core.grouping import grouped
 from llmb.core.values import dataclass
 from llmb.run.prepare import Prepared
 
@@ -58,7 +59,7 @@ def remaining(
     for key in (_key_on_nodes, planned_key):
         used = {run.id for matches in found.values() for run in matches}
         unused = {
-            kind: _by_key([run for run in members if run.id not in used], key)
+            kind: grouped((key(run), run) for run in members if run.id not in used)
             for kind, members in runs.items()
         }
         jobless, tried = [], jobless
@@ -70,12 +71,3 @@ def remaining(
                 found[kind].append(unused[kind][key(item)].pop(0))
     matched = {kind: tuple(matches) for kind, matches in found.items()}
     return Remaining(items=tuple(jobless), **matched)
-
-
-def _by_key(
-    runs: Sequence[RunRecord], key: Callable[[Prepared | RunRecord], Hashable]
-) -> dict[Hashable, list[RunRecord]]:
-    by_key: dict[Hashable, list[RunRecord]] = {}
-    for run in runs:
-        by_key.setdefault(key(run), []).append(run)
-    return by_key

@@ -13,6 +13,7 @@ from pathlib import Path
 from llmb.contract.record import RunRecord, Session
 from llmb.contract.schema import ClusterConfig
 from llmb.core import files, typed
+from llmb.core.grouping import grouped
 from llmb.core.names import suggest
 from llmb.core.values import dataclass
 from llmb.errors import LlmbError, UsageError
@@ -110,9 +111,8 @@ class SessionRuns:
 
 def group(runs: Iterable[RunRecord]) -> list[SessionRuns]:
     """Return the sessions of ``runs``, oldest first."""
-    by_id: dict[str, list[RunRecord]] = {}
-    for run in sorted(runs, key=lambda run: (run.created, run.name)):
-        by_id.setdefault(session_of(run).id, []).append(run)
+    ordered = sorted(runs, key=lambda run: (run.created, run.name))
+    by_id = grouped((session_of(run).id, run) for run in ordered)
     groups = [
         SessionRuns(session=session_of(members[0]), runs=tuple(members))
         for members in by_id.values()

@@ -15,6 +15,7 @@ from llmb.contract.record import RunRecord
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.state import NOT_SUBMITTED, WAITING, JobState
 from llmb.core import files, locks, permissions, typed
+from llmb.core.grouping import grouped
 from llmb.core.node_lists import expand
 from llmb.core.values import dataclass
 from llmb.errors import LlmbError, UsageError
@@ -89,9 +90,9 @@ def show_anew(config: ClusterConfig, names: Iterable[tuple[str, str]]) -> None:
 
     ``names``: pairs of a workload and an experiment of it.
     """
-    experiments: dict[Path, set[str]] = {}
-    for workload, name in names:
-        experiments.setdefault(config.experiments(workload), set()).add(name)
+    experiments = grouped(
+        (config.experiments(workload), name) for workload, name in dict.fromkeys(names)
+    )
     files.show_anew(config.runs_root)
     for folder, named in experiments.items():
         files.show_anew(folder.parent)

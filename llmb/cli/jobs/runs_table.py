@@ -13,6 +13,7 @@ from llmb.cli.judging import judged, states_of
 from llmb.contract.metrics import STEP_TIME, MetricSpec, heading
 from llmb.contract.record import RunRecord
 from llmb.contract.state import UNKNOWN, JobState
+from llmb.core.grouping import grouped
 from llmb.core.tables import Column
 from llmb.core.times import clock, day_and_time, iso
 from llmb.judge.value import NO_REFERENCE
@@ -194,11 +195,8 @@ def _shown(row: Mapping[str, Any], differing: Collection[str], *, mixed: bool) -
 
 def _differing(all_values: Sequence[Mapping[str, str]]) -> set[str]:
     """The names of parameters with several values."""
-    by_name: dict[str, set[str]] = {}
-    for values in all_values:
-        for name, value in values.items():
-            by_name.setdefault(name, set()).add(value)
-    return {name for name, distinct in by_name.items() if len(distinct) > 1}
+    by_name = grouped(item for values in all_values for item in values.items())
+    return {name for name, values in by_name.items() if len(set(values)) > 1}
 
 
 def _columns(names: Sequence[str], value: str = "value") -> list[Column]:

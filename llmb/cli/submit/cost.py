@@ -9,6 +9,7 @@ from llmb.cli.estimates import estimates_of
 from llmb.contract.gpus import processor
 from llmb.contract.job import Job
 from llmb.core.digits import in_enough_digits
+from llmb.core.grouping import grouped
 from llmb.errors import UsageError
 from llmb.plan.budget import parse_budget, pick
 from llmb.plan.estimate import LIMIT, Alike, JobEstimate, hours_in_words
@@ -74,9 +75,7 @@ def within(
 
 def _name_skipped(skipped: Sequence[tuple[Job, JobEstimate]], unit: str) -> None:
     """Print the skipped jobs, one line for each of the first _NAMED experiments."""
-    groups: dict[str, list[float]] = {}
-    for job, estimate in skipped:
-        groups.setdefault(job.experiment_name, []).append(estimate.gpu_hours)
+    groups = grouped((job.experiment_name, estimate.gpu_hours) for job, estimate in skipped)
     for name, hours in list(groups.items())[:_NAMED]:
         times = f"{len(hours)} x " if len(hours) > 1 else ""
         say(f"  skipped: {name} ({times}{hours_in_words(hours[0])} {unit}-hours)")

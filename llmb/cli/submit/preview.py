@@ -22,6 +22,7 @@ from llmb.contract.sbatch import NODE_OPTIONS
 from llmb.contract.spec import NEMO, Workload
 from llmb.contract.switches import given_switches
 from llmb.core import console, typed
+from llmb.core.grouping import grouped
 from llmb.core.secrets import is_secret_name
 from llmb.core.tables import Column, escape, shorten
 from llmb.core.times import clock
@@ -277,11 +278,11 @@ def _changes(item: Prepared, workload: Workload, swept: Sequence[str]) -> list[s
 
 def _swept(jobs: Sequence[Job]) -> list[str]:
     """The names of the workloads' own parameters in which jobs of one workload differ."""
-    values_of: dict[tuple[str, str], set[str]] = {}
-    for job in jobs:
-        for name, value in job.parameters.items():
-            values_of.setdefault((job.workload, name), set()).add(value)
-    return list(dict.fromkeys(name for (_, name), values in values_of.items() if len(values) > 1))
+    values_of = grouped(
+        ((job.workload, name), value) for job in jobs for name, value in job.parameters.items()
+    )
+    differing = (name for (_, name), values in values_of.items() if len(set(values)) > 1)
+    return list(dict.fromkeys(differing))
 
 
 def _common_env(jobs: Sequence[Job]) -> dict[str, str]:
@@ -298,9 +299,7 @@ def _env_by_size(
     jobs: Sequence[Job], common: Mapping[str, str]
 ) -> dict[tuple[str, str], dict[str, str]]:
     """Other variables that several jobs of one workload and size share, by workload and size."""
-    groups: dict[tuple[str, str], list[Job]] = {}
-    for job in jobs:
-        groups.setdefault((job.workload, job.model_size), []).append(job)
+    groups = grouped(((job.workload, job.model_size), job) for job in jobs)
     shared = {key: _common_env(group) for key, group in groups.items() if len(group) > 1}
     distinct = {
         key: {name: env[name] for name in env if name not in common} for key, env in shared.items()
@@ -378,9 +377,8 @@ def _missing(context: CliContext, items: Sequence[Prepared]) -> Iterator[str]:
                 f" ({error.hint})" if error.hint else ""
             )
     faults = faults_seen(launches, context.cluster, config)
-    hints: dict[str, list[str]] = {}
-    for fault in (*faults, *checks.secrets_at(context.cluster, launches, os.environ)):
-        hints.setdefault(str(fault), []).append(fault.hint or "")
+    faults = [*faults, *checks.secrets_at(context.cluster, launches, os.environ)]
+    hints = grouped((str(fault), fault.hint or "") for fault in faults)
     for fault_text, of_fault in hints.items():
         hint = "; ".join(_add_once([*filter(None, dict.fromkeys(of_fault))]))
         yield f"a submission would fail: {fault_text}" + (f" ({hint})" if hint else "")

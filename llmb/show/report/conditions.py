@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from llmb.contract.job import Training
+from llmb.core.grouping import grouped
 from llmb.core.node_lists import fold
 from llmb.core.secret_patterns import hide
 from llmb.core.secrets import is_secret_name
@@ -65,11 +66,11 @@ def _rows(
     lines: Iterable[Mapping[str, str]], columns: Sequence[str]
 ) -> tuple[tuple[str, ...], ...]:
     """Return the values of the columns. Lines that differ only in the scale are merged."""
-    scales: dict[tuple[str, ...], set[int]] = {}
-    for line in lines:
-        cells = tuple(line.get(name, "") for name in columns if name != _SCALE)
-        scales.setdefault(cells, set()).add(int(line[_SCALE]))
-    rows = sorted((cells[0], sorted(gpus), cells) for cells, gpus in scales.items())
+    scales = grouped(
+        (tuple(line.get(name, "") for name in columns if name != _SCALE), int(line[_SCALE]))
+        for line in lines
+    )
+    rows = sorted((cells[0], sorted({*gpus}), cells) for cells, gpus in scales.items())
     return tuple((name, ", ".join(map(str, gpus)), *cells[1:]) for name, gpus, cells in rows)
 
 

@@ -9,6 +9,7 @@ from fractions import Fraction
 from llmb.contract.job import Job
 from llmb.contract.metrics import MFU, TOKENS_PER_SECOND_PER_GPU, MetricSpec
 from llmb.contract.settings import Settings
+from llmb.core.grouping import grouped
 from llmb.core.values import dataclass
 from llmb.judge import compare, judge, reference
 from llmb.judge.scaling import WEAK, Kind, ScalingPoint
@@ -122,15 +123,11 @@ class ReportEntry:
 
 def entries_of(runs: Iterable[Run]) -> list[ReportEntry]:
     """The entries of ``runs``: by verdict or status, the slowest first, then by name and scale."""
-    groups: dict[Hashable, list[Run]] = {}
-    for run in runs:
-        word = word_of(run.result)
-        groups.setdefault(
-            (word, compare.measures(run.result), judge.pool_key(run.result)), []
-        ).append(run)
-    entries = [
-        ReportEntry(word=word_of(group[0].result), runs=tuple(group)) for group in groups.values()
-    ]
+    groups = grouped(
+        ((word_of(run.result), compare.measures(run.result), judge.pool_key(run.result)), run)
+        for run in runs
+    )
+    entries = [ReportEntry(word=word, runs=tuple(group)) for (word, *_), group in groups.items()]
     return sorted(_with_notes(entries), key=_severity)
 
 
@@ -241,9 +238,7 @@ class Family:
 
 def families_of(report: Report) -> list[Family]:
     """The families of a report's points, in their order."""
-    groups: dict[Hashable, list[ScalingPoint]] = {}
-    for point in report.points:
-        groups.setdefault(point.series, []).append(point)
+    groups = grouped((point.series, point) for point in report.points)
     worst_words: dict[Hashable, str] = {}
     for result in report.results:
         configuration, word = result.identity.configuration, result.verdict.word

@@ -9,6 +9,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 
+from llmb.core.grouping import grouped
 from llmb.core.values import dataclass
 from llmb.judge.change_points import ChangePoint, change_points
 from llmb.judge.compare import judged_against
@@ -128,19 +129,17 @@ class History:
 
 
 def history_of(report: Report) -> History:
-    nights: dict[date, list[Run]] = {}
-    for run in sorted(report.runs, key=lambda run: (run.created, run.id)):
-        # Runs of one night are judged together, whichever command submitted them.
-        runs = nights.setdefault(night_of(run.created, report.made), [])
-        runs.append(replace(run, result=without_session(run.result)))
+    # Runs of one night are judged together, whichever command submitted them.
+    nights = grouped(
+        (night_of(run.created, report.made), replace(run, result=without_session(run.result)))
+        for run in sorted(report.runs, key=lambda run: (run.created, run.id))
+    )
     night_entries = [
         (night, entry)
         for night, runs in nights.items()
         for entry in entries_of(_judged(runs, report))
     ]
-    groups: dict[Hashable, list[tuple[date, ReportEntry]]] = {}
-    for (night, entry), key in zip(night_entries, _keys(night_entries), strict=True):
-        groups.setdefault(key, []).append((night, entry))
+    groups = grouped(zip(_keys(night_entries), night_entries, strict=True))
     lines = [_line(group, report.against) for group in groups.values()]
     notes = distinguishing([(line.title, _settings(line.points[0].entry)) for line in lines])
     named = [replace(line, note=note) for line, note in zip(lines, notes, strict=True)]
@@ -258,19 +257,19 @@ def _to_first(entry: ReportEntry, base: ReportEntry | None) -> float | None:
 
 def _steps(lines: Sequence[HistoryLine]) -> list[HistoryChange]:
     """Return the changes, each once with the lines that it holds for, the latest night first."""
-    holds: dict[tuple[date, str], list[str]] = {}
-    titles_by_night: dict[date, set[str]] = {}
-    for line in lines:
-        for point in line.points[1:]:
-            titles_by_night.setdefault(point.night, set()).add(line.name)
-            for change in point.changes:
-                holds.setdefault((point.night, change.text), []).append(line.name)
+    points = [(line, point) for line in lines for point in line.points[1:]]
+    titles_by_night = grouped((point.night, line.name) for line, point in points)
+    holds = grouped(
+        ((point.night, change.text), line.name)
+        for line, point in points
+        for change in point.changes
+    )
     changes = [
         HistoryChange(
             night=night,
             text=text,
             titles=tuple(dict.fromkeys(titles)),
-            every=set(titles) == titles_by_night[night],
+            every=set(titles) == set(titles_by_night[night]),
         )
         for (night, text), titles in holds.items()
     ]

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from llmb.contract.report_section import ReportSection
+from llmb.core.grouping import grouped
 from llmb.core.names import listed
 from llmb.core.node_lists import fold
 from llmb.core.tables import Column, as_markdown, escape, render
@@ -136,10 +137,7 @@ def _table(results: Sequence[Result], report: Report) -> str:
 
 def _nodes(runs: Iterable[Run]) -> str:
     """Return each set of nodes with the runs that had it, the most frequent first."""
-    names: dict[str, list[str]] = {}
-    for run in runs:
-        if run.hosts:
-            names.setdefault(fold(run.hosts), []).append(run.id)
+    names = grouped((fold(run.hosts), run.id) for run in runs if run.hosts)
     rows = sorted(names.items(), key=lambda item: (-len(item[1]), item[0]))
     lines = [
         f"- {as_markdown(nodes)}: {as_markdown(listed(ids, _OF_NODES))}"

@@ -161,8 +161,7 @@ def read_variables(path: str | Path, program: str) -> tuple[LaunchVariable, ...]
     """
     document = yamlfile.load_packaged(Path(path))
     if not isinstance(document.data, dict):
-        message = f"{path} is no mapping of variables"
-        raise InputFaults([Fault(message=message, code="value-type")])
+        raise InputFaults([Fault(message=f"{path} is no mapping of variables", code="value-type")])
     variables: list[LaunchVariable] = []
     faults: list[Fault] = []
     for name in document.data:

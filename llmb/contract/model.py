@@ -198,11 +198,11 @@ class ModelShape:
         if self.moe is not None and (
             "E" not in self.pattern or self.moe.dense_layers or self.moe.every > 1
         ):
-            message = (
+            raise KeyFaultError(
                 "the pattern names the layers with experts: write E for each, without"
-                " 'dense_layers' and 'every'"
+                " 'dense_layers' and 'every'",
+                "moe",
             )
-            raise KeyFaultError(message, "moe")
 
     def _check_window_and_mtp(self) -> None:
         """Raise KeyFaultError for a window or further predictions that the model cannot have."""

@@ -35,9 +35,8 @@ class Image:
         try:
             parse_image(f"{self.reference}:latest" if is_bare else self.reference)
         except ValueError as error:
-            message = str(error).replace(f"'{self.reference}:latest'", f"'{self.reference}'")
             raise KeyFaultError(
-                message,
+                str(error).replace(f"'{self.reference}:latest'", f"'{self.reference}'"),
                 "reference",
                 hint="write one such as nvcr.io/nvidia/nemo:25.04.01",
                 code="reference-invalid",

@@ -40,9 +40,8 @@ def refuse_of_training(value: Any, names: Collection[str]) -> None:
     for key in fields(value):
         default = key.default if key.default_factory is MISSING else key.default_factory()
         if key.name in names and (current := getattr(value, key.name)) != default:
-            message = f"'{key.name}' is for sizes that train a model"
             raise KeyFaultError(
-                message,
+                f"'{key.name}' is for sizes that train a model",
                 key.name,
                 hint="omit it, or add the 'model'",
                 code="not-training",

@@ -42,22 +42,22 @@ def check_passed(name: str) -> None:
         message = f"'{name}' is not a valid name of a variable"
         raise KeyFaultError(message, hint="use letters, digits and _, and no digit first")
     if name == "PATH":
-        message = (
+        raise KeyFaultError(
             "PATH is set by the node or the image: with another the job's script may not find its"
-            " programs"
+            " programs",
+            hint="omit it",
         )
-        raise KeyFaultError(message, hint="omit it")
     if name.startswith("SBATCH_"):
         raise KeyFaultError(
             f"{name} is an option of sbatch, not a variable of a job",
             hint="set it in 'slurm' of cluster_config.yaml, or by the option of that name",
         )
     if name in _RENDEZVOUS or name.startswith(_PREFIXES):
-        message = (
+        raise KeyFaultError(
             f"{name} is set by llmb or the scheduler: with another value the ranks would not find"
-            " each other"
+            " each other",
+            hint="omit it; the scale sets the number of ranks",
         )
-        raise KeyFaultError(message, hint="omit it; the scale sets the number of ranks")
 
 
 def check_values(env: Mapping[str, str]) -> None:

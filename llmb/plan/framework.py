@@ -429,9 +429,8 @@ def image_of(workload: Workload, framework: str, release: str | None) -> str | N
 def check_framework(name: str, frameworks: Collection[str]) -> None:
     """Raise UsageError for a framework that is none of ``frameworks``."""
     if name not in frameworks:
-        message = f"no framework '{name}'"
         raise UsageError(
-            message,
+            f"no framework '{name}'",
             hint=suggest(name, frameworks),
             code="framework-unknown",
             key="framework",

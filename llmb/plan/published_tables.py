@@ -103,11 +103,10 @@ class PublishedTable:
                 message, hint="metric: busbw, values: {8: 480.2}", code="key-missing", value=missing
             )
         if self.values and self.step_time_s:
-            hint = "write a table for each metric"
             raise KeyFaultError(
                 "'values' and 'step_time_s' exclude each other",
                 "values",
-                hint=hint,
+                hint="write a table for each metric",
                 code="key-excess",
             )
         name = "values" if self.values else "step_time_s"

@@ -139,18 +139,16 @@ def completed(
     switches = job.switches
     if switches.mounts and launch.image is None:
         key, reason = "mounts", "is for containers, and this program runs without one"
-        hint = "remove it: the program sees the folders of its node"
         raise UsageError(
             f"{job.experiment_name}: '{key}' {reason}",
-            hint=hint,
+            hint="remove it: the program sees the folders of its node",
             code="switch-without-effect",
             key=key,
         )
     if switches.container_writable is not None and not site.runs.writable_images:
         key, reason = "container_writable", f"is for Slurm with pyxis, not for {site.cluster_type}"
-        message = f"{job.experiment_name}: '{key}' {reason}"
         raise UsageError(
-            message,
+            f"{job.experiment_name}: '{key}' {reason}",
             hint="remove it",
             code="switch-without-effect",
             key=key,

@@ -161,11 +161,11 @@ def _check_switches(job: Job, site: Site) -> None:
     )
     for switch, reason, is_wrong in unsupported:
         if is_wrong:
-            message = (
-                f"{job.experiment_name}: the torch program does not support {switch}: {reason}"
-            )
             raise UsageError(
-                message, hint=f"remove {switch}", code="switch-without-effect", key=switch
+                f"{job.experiment_name}: the torch program does not support {switch}: {reason}",
+                hint=f"remove {switch}",
+                code="switch-without-effect",
+                key=switch,
             )
 
 

@@ -61,8 +61,7 @@ def reader_for_log(
         if job is None:
             return reader_of(workload, name, None, plugins.failures)
         run = _run_of(job, log)
-    spec = plugins.parse_log(workload, name, log, run)
-    return reader_of(workload, name, spec, plugins.failures)
+    return reader_of(workload, name, plugins.parse_log(workload, name, log, run), plugins.failures)
 
 
 def readers_of_logs(
@@ -84,13 +83,6 @@ def readers_of_logs(
 
 
 def _run_of(job: api.Job, log: Path) -> LogOnly:
-    launch = api.Launch(
-        name=job.experiment_name,
-        nodes=job.nodes,
-        ranks_per_node=job.gpus_per_node,
-        time_limit=job.time_limit,
-        program=api.Program(module="unknown"),
-    )
     return LogOnly(
         id="log",
         created=0.0,
@@ -98,7 +90,13 @@ def _run_of(job: api.Job, log: Path) -> LogOnly:
         cluster_type="slurm",
         directory=log.parent,
         job=job,
-        launch=launch,
+        launch=api.Launch(
+            name=job.experiment_name,
+            nodes=job.nodes,
+            ranks_per_node=job.gpus_per_node,
+            time_limit=job.time_limit,
+            program=api.Program(module="unknown"),
+        ),
         script_name="",
         submitter=ProcessId(host="", pid=0, start=0.0, boot=""),
         file=log,
@@ -114,15 +112,12 @@ def result_of_trial(
 ) -> Result:
     """Read ``log`` of a run of ``size`` (None: the default) by its plugin. Raises LlmbError."""
     name = size or workload.default_size
-    workloads_by_key = {workload.key: workload}
-    description = Settings(workload=workload.key, model_size=name)
-    reader = reader_for_log(workload, name, log, plugins)
     return result_of_log(
         log,
-        reader,
+        reader_for_log(workload, name, log, plugins),
         window,
-        workloads=workloads_by_key,
-        overrides=description,
+        workloads={workload.key: workload},
+        overrides=Settings(workload=workload.key, model_size=name),
         types=plugins.gpu_types,
         windows=plugins.windows,
     )

@@ -70,11 +70,10 @@ class Follower:
             if self.printed.get(run.id, PENDING) != state.state:
                 self.changed(run, state)
             self.printed[run.id] = state.state
-        queued_here = [states[run.id] for run in runs if is_queued_here(run)]
         self.waiting(
             [
                 *(states[run.id] for run in runs if not is_queued_here(run)),
-                *_behind_others(queued_here),
+                *_behind_others([states[run.id] for run in runs if is_queued_here(run)]),
             ]
         )
         self.round(runs, states)

@@ -131,8 +131,7 @@ def judged(
     verdicts = [*map(with_sustained, _judge(context, results, reference, baseline))]
     if not any(result.verdict.word in EXPLAINED for result in verdicts):
         return verdicts
-    peers = _judge(context, kept_results(runs, verdicts), reference, baseline)
-    return with_causes(verdicts, peers)
+    return with_causes(verdicts, _judge(context, kept_results(runs, verdicts), reference, baseline))
 
 
 def _judge(

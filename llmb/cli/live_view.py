@@ -161,8 +161,7 @@ class Bars(Follower):
         end = expected_end(runs, states, self.ends, self.duration)
         if end is not None and len(runs) < self.count:  # others are not submitted yet
             end = ExpectedEnd(at=end.at, at_least=True)
-        to_go = f"{self.count - over} to go"
-        self.view.update(self.all, completed=over, pace=to_go, end=end)
+        self.view.update(self.all, completed=over, pace=f"{self.count - over} to go", end=end)
 
     def name_runs(self, runs: Sequence[RunRecord]) -> None:
         """Choose the label of each run anew for a new width or a new run."""

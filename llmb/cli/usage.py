@@ -87,8 +87,7 @@ def _by_plugin(error: click.UsageError, arguments: Sequence[str], hints: Hints) 
         return None
     parameters = error.ctx.command.params
     options = [option for parameter in parameters for option in parameter.opts]
-    program = error.ctx.find_root().info_name or ""
-    return hints(program, word, arguments, options)
+    return hints(error.ctx.find_root().info_name or "", word, arguments, options)
 
 
 def _unknown_format(error: click.UsageError) -> str | None:

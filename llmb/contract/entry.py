@@ -73,9 +73,8 @@ class JobEntry:
             return self
         given = {name: value for name, value in overrides.given.items() if name not in MAPPINGS}
         places = {name: f"--set {name}={value}" for name, value in overrides.parameters.items()}
-        entry = self.with_settings(**given, env={**self.settings.env, **overrides.env})
         return replace(
-            entry,
+            self.with_settings(**given, env={**self.settings.env, **overrides.env}),
             sweeps={name: values for name, values in self.sweeps.items() if name not in given},
             parameters={**self.parameters, **_single(overrides.parameters)},
             dotted={**self.dotted, **_single(overrides.dotted)},

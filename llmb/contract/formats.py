@@ -304,8 +304,7 @@ def _known_formats() -> tuple[Format, ...]:
 
 def _titan_format(spec: ParseSpec) -> Format:
     found_by = needle(spec.needle, b"%")
-    format_ = compile_spec(spec, TITAN_NAME)
-    return replace(format_, needle=found_by, window_from=1, thousands=True)
+    return replace(compile_spec(spec, TITAN_NAME), needle=found_by, window_from=1, thousands=True)
 
 
 def formats_of(spec: ParseSpec) -> tuple[Format, ...]:

@@ -84,7 +84,6 @@ class Launch(Command):
         The job's own variables come after those of the command.
         """
         values = {field.name: getattr(command, field.name) for field in fields(Command)}
-        venv = str(site.venv) if job.image is None and site.venv is not None else None
         return cls(
             **{**values, "environment": {**command.environment, **job.env}},
             name=job.experiment_name,
@@ -92,7 +91,7 @@ class Launch(Command):
             ranks_per_node=job.gpus_per_node,
             time_limit=job.time_limit,
             image=job.image,
-            venv=venv,
+            venv=str(site.venv) if job.image is None and site.venv is not None else None,
         )
 
 

@@ -236,9 +236,8 @@ class ClusterConfig(OfClusterType):
             base = GpuType(gpus_per_node=config.gpus_per_node or 1)
         slurm = self.slurm or SlurmConfig()
         requested = slurm.gpus_by_args or gpu_count(slurm.gpus(config.gres))
-        per_node = config.gpus_per_node or requested or base.gpus_per_node
         return GpuType(
-            gpus_per_node=per_node,
+            gpus_per_node=config.gpus_per_node or requested or base.gpus_per_node,
             peak_tflops=base.peak_tflops if config.peak_tflops is None else config.peak_tflops,
             memory_gb=base.memory_gb if config.memory_gb is None else config.memory_gb,
         )
@@ -250,8 +249,7 @@ class ClusterConfig(OfClusterType):
         """
         if self.slurm is None or any("gres" in name or "gpus" in name for name in self.slurm.args):
             return None
-        gres = self.gpu_types.get(gpu_type, GpuTypeConfig()).gres
-        return gpu_count(self.slurm.gpus(gres))
+        return gpu_count(self.slurm.gpus(self.gpu_types.get(gpu_type, GpuTypeConfig()).gres))
 
     def with_slurm(self, slurm: SlurmConfig) -> Self:
         """Return this configuration with other options of sbatch."""

@@ -445,8 +445,7 @@ class Workload:
     def _complete(self) -> None:
         """Fill in the defaults that follow from the sizes."""
         if not self.sizes:
-            only = {"default": Size(rows=(Row(),), whole_nodes=False)}
-            object.__setattr__(self, "sizes", only)
+            object.__setattr__(self, "sizes", {"default": Size(rows=(Row(),), whole_nodes=False)})
         if not self.default_size:
             object.__setattr__(self, "default_size", next(iter(self.sizes)))
         if not self.default_dtype and self.default_size in self.sizes:

@@ -79,9 +79,8 @@ def _outliving(stream: TextIO) -> TextIO:
     """Return a stream to the terminal of ``stream`` that outlives it."""
     stream.flush()
     raw = _Terminal(stream.fileno(), "w", closefd=False)
-    buffer = io.BufferedWriter(raw)
     return io.TextIOWrapper(
-        buffer, encoding=stream.encoding, errors=stream.errors, line_buffering=True
+        io.BufferedWriter(raw), encoding=stream.encoding, errors=stream.errors, line_buffering=True
     )
 
 

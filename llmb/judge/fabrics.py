@@ -85,8 +85,7 @@ class FabricTable:
 @lru_cache(maxsize=1)
 def table() -> FabricTable:
     """Return the published bus bandwidths."""
-    path = Path(__file__).with_name("fabrics.yaml")
-    return typed.read(FabricTable, yamlfile.load_packaged(path))
+    return typed.read(FabricTable, yamlfile.load_packaged(Path(__file__).with_name("fabrics.yaml")))
 
 
 def decides(result: Result, figures: Sequence[Figure]) -> bool:

@@ -151,8 +151,7 @@ def _compared(result: Result, references: References) -> tuple[Verdict, dict[str
     if not figures:
         if invalid is None and limited_metrics([result]):
             return result.verdict, {}
-        word = INVALID if invalid else NO_REFERENCE
-        return Verdict(word=word, reason=invalid or missing), None
+        return Verdict(word=INVALID if invalid else NO_REFERENCE, reason=invalid or missing), None
     if invalid is None and (unproven := _of_warm_up(result)) is not None:
         return Verdict(reason=unproven), None
     first, time = figures[0], metrics.step_time

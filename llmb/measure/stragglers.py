@@ -95,11 +95,10 @@ def _outlier(line: bytes, before: bytes) -> tuple[Straggler, ...]:
     match, tests = _OUTLIER_LINE.match(line), _TEST.findall(before)
     if match is None or float(match[4]) >= 0:
         return ()
-    test = plain(tests[-1][0], 120).rsplit("  ", 1)[-1] if tests else SNIFF_TEST
     return (
         Straggler(
             detector=SNIFF_TEST,
-            measure=test,
+            measure=plain(tests[-1][0], 120).rsplit("  ", 1)[-1] if tests else SNIFF_TEST,
             rank=int(match[1]),
             host=None if match[2] is None else match[2].decode(),
             score=1 + float(match[4]) / 100,

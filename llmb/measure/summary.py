@@ -201,8 +201,7 @@ def load(run: RunRecord) -> Summary | None:
 
 def can_keep(run: RunRecord) -> bool:
     """Return True if the run's current attempt has no summary, and one can be written."""
-    path = f"{run.place}/{SUMMARY}"
-    return not os.path.lexists(path) and os.access(run.place, os.W_OK)
+    return not os.path.lexists(f"{run.place}/{SUMMARY}") and os.access(run.place, os.W_OK)
 
 
 def stamps_of(run: RunRecord, log: Path, state: JobState) -> dict[str, tuple[int, ...]] | None:

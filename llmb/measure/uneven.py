@@ -130,8 +130,7 @@ def _low_clocks(nodes: Sequence[Node]) -> Iterator[Uneven]:
     low = {host: clock for host, clock in clocks.items() if clock < usual - limit}
     hosts = sorted(low, key=lambda host: (low[host], host))
     if hosts:
-        lowest, normal = megahertz(low[hosts[0]]), megahertz(usual)
-        yield _measured(SM_CLOCK, lowest, normal, hosts, len(clocks))
+        yield _measured(SM_CLOCK, megahertz(low[hosts[0]]), megahertz(usual), hosts, len(clocks))
 
 
 def _slowed(nodes: Sequence[Node]) -> Iterator[Uneven]:

@@ -77,11 +77,10 @@ def _own(workload: Workload, size: str, release: str | None, note: str | None) -
         release = release or names[0]
         if release not in names:
             raise _unknown_release(framework, workload, size, release, names)
-        image = framework.releases[release].image
         return Choice(
             name=framework.name,
             release=release,
-            workload=replace(workload, image=image),
+            workload=replace(workload, image=framework.releases[release].image),
             note=note,
         )
     if release is not None:

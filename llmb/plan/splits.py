@@ -163,11 +163,10 @@ def _check_layers(training: Training, size: Size, vp: int, label: str) -> None:
     counted = training.num_layers + size.pipeline_extra
     extra = f" ({counted} with embedding and loss)" if size.pipeline_extra else ""
     fitting = alternatives([ways for ways in range(1, counted + 1) if counted % ways == 0])
-    split = f"{label}: {training.num_layers} layers{extra}"
     divide(
         counted,
         training.pp * vp,
-        split,
+        f"{label}: {training.num_layers} layers{extra}",
         f"pp·vp = {training.pp}·{vp}",
         f"choose pp and vp whose product is {fitting}",
         key="num_layers pp vp",
@@ -222,12 +221,11 @@ def _check_widths(training: Training, label: str) -> None:
             key="cp",
         )
     if training.tp > 1:
-        factors = f"tp·cp = {training.tp}·{training.cp}"
         divide(
             training.seq_length,
             training.tp * training.cp,
             length,
-            factors,
+            f"tp·cp = {training.tp}·{training.cp}",
             "choose a smaller tp or cp",
             key="tp cp",
         )

@@ -73,11 +73,10 @@ def _section(
     """
     if not isinstance(document.data[path[0]], dict):
         hint = _LEVELS.get(header, "below it, indented: scales: [16]   and: dtypes: [fp8, bf16]")
-        message = f"{header} has no keys below it"
         return [], [
             Fault(
                 place=document.place(path),
-                message=message,
+                message=f"{header} has no keys below it",
                 hint=hint,
                 code="section-empty",
                 key=header,
@@ -188,23 +187,20 @@ def _key_places(document: Document, layers: Iterable[tuple[KeyPath, Keys]]) -> d
 def _contradictions(entry: JobEntry, *, complete: bool) -> list[Fault]:
     """Return faults of keys that exclude each other, and of scales that are missing."""
     if entry.settings.profile and entry.add_profile:
-        hint = "add_profile adds one profiled run, profile profiles all"
-        message = "profile and add_profile are both set"
         return [
             Fault(
                 place=entry.place,
-                message=message,
-                hint=hint,
+                message="profile and add_profile are both set",
+                hint="add_profile adds one profiled run, profile profiles all",
                 code="profile-twice",
                 key="profile add_profile",
             )
         ]
     if complete and not entry.scales:
-        message = "no scales are given"
         return [
             Fault(
                 place=entry.place,
-                message=message,
+                message="no scales are given",
                 hint="scales: [128, 256]",
                 code="key-missing",
                 key="scales",

@@ -229,9 +229,8 @@ def _has_ended(run: RunRecord) -> bool:
 
 def find_hardware(config: ClusterConfig) -> Hardware:
     """The CPUs that this process may use, and the GPUs of this machine."""
-    cpus = processors()
     return Hardware(
-        cpus=cpus, gpus=None if config.rows_for(config.gpu_type) == CPU else count_gpus()
+        cpus=processors(), gpus=None if config.rows_for(config.gpu_type) == CPU else count_gpus()
     )
 
 

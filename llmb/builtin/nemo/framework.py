@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 def framework() -> Framework:
     """Return NeMo 2, with the dtypes of its precision plugins and of the torch program."""
-    dtypes = ("bf16", "fp8", "mxfp8", "fp16", "fp32")
     return Framework(
         name=NEMO,
         title="NeMo",
@@ -24,7 +23,7 @@ def framework() -> Framework:
         library="nemo-toolkit",
         launch=_launch,
         needs=_needs,
-        dtypes=dtypes,
+        dtypes=("bf16", "fp8", "mxfp8", "fp16", "fp32"),
         image_release=nemo_release,
     )
 

@@ -86,8 +86,7 @@ def run(
         if faults and not options.keep_going:
             raise InputFaults(faults, hint=_hint_at_valid(len(items), dry_run=options.dry_run))
     for fault in faults:
-        error = with_hints(InputFaults([fault]), context.words, context.plugins.hint_for)
-        say(describe(error))
+        say(describe(with_hints(InputFaults([fault]), context.words, context.plugins.hint_for)))
     if not items:
         raise UsageError("no valid job is left to submit", code="no-jobs-left")
     jobs = [item.job for item in items]

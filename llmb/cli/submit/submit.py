@@ -130,9 +130,8 @@ def _has_one_kind(context: CliContext, name: str) -> bool:
 
 
 def _single(options: TargetOptions) -> SingleOptions:
-    shared = {field.name: getattr(options, field.name) for field in fields(SubmitOptions)}
     return SingleOptions(
-        **shared,
+        **{field.name: getattr(options, field.name) for field in fields(SubmitOptions)},
         workload=options.workloads[0],
         size=options.size,
         dtypes=options.dtypes,

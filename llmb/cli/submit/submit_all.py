@@ -176,10 +176,9 @@ def _run_list(
         listed = shortened(joblist, listed, context.workloads)
     for text in listed.notes:
         say(f"note: {text}")
-    entries = JobList(entries=tuple(adjust(listed.entries, selection)), faults=listed.faults)
     return flow.run(
         context,
-        entries,
+        JobList(entries=tuple(adjust(listed.entries, selection)), faults=listed.faults),
         options,
         overrides,
         lambda jobs: narrow(jobs, selection, context.workloads),

@@ -219,8 +219,7 @@ def changes_between(before: ReportEntry, after: ReportEntry) -> Iterator[Conditi
     for name, old in earlier.items():
         new = later[name]
         if old and new and old != new and not (name == SM_CLOCK and _is_noise(old, new)):
-            shown = in_words(name, f"{name} {old} → {new}")
-            yield ConditionChange(name=name, text=shown)
+            yield ConditionChange(name=name, text=in_words(name, f"{name} {old} → {new}"))
     later_configuration, earlier_configuration = (
         after.result.identity.configuration,
         before.result.identity.configuration,

@@ -282,8 +282,7 @@ def _compare(
     if published and (request.ours, request.theirs, request.reference) == (None, None, None):
         earlier = earlier_session(context, request)
         if earlier is not None:
-            rows = compare.with_measured(ours.results, earlier.results, earlier.name)
-            return earlier.name, rows, (*ours.results, *earlier.results)
+            return _against(ours.results, earlier.results, earlier.name)
         if len(sessions.group(ours.all_runs)) > 1:
             say("note: no earlier session has these configurations: compared with published")
     if published:
@@ -296,18 +295,20 @@ def _compare(
         )
     if request.baseline is not None:
         base = find_baseline(context, request.baseline, request.choice, request.ours)
-        is_all = request.ours is None or is_archive(request.ours)
-        chosen = ours.results
-        if is_all:
-            chosen = tuple(compare.without_accepted(chosen, base.results, base.called))
-        return (
-            base.called,
-            compare.with_measured(chosen, base.results, base.called),
-            (*chosen, *base.results),
-        )
-    theirs = find_side(context, request.theirs, request.choice)
-    rows = compare.with_measured(ours.results, theirs.results, theirs.name)
-    return theirs.name, rows, (*ours.results, *theirs.results)
+        chosen: Sequence[Result] = ours.results
+        if request.ours is None or is_archive(request.ours):
+            chosen = compare.without_accepted(chosen, base.results, base.called)
+        return _against(chosen, base.results, base.called)
+    side = find_side(context, request.theirs, request.choice)
+    return _against(ours.results, side.results, side.name)
+
+
+def _against(
+    results: Sequence[Result], reference_results: Sequence[Result], name: str
+) -> tuple[str, list[Comparison], tuple[Result, ...]]:
+    """As ``_compare``, against the results of the other side called ``name``."""
+    rows = compare.with_measured(results, reference_results, name)
+    return name, rows, (*results, *reference_results)
 
 
 _NAMED = 6  # runs in a line

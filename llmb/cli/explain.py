@@ -147,14 +147,11 @@ def tflops_note_of(spec: ParseSpec) -> str:
 
 def figure_of(result: Result, references: References) -> Figure | None:
     """The published figure that a judged result is compared with."""
-    configuration = result.identity.configuration
-    if result.verdict.reference is None or configuration is None:
+    configuration, reference = result.identity.configuration, result.verdict.reference
+    if reference is None or configuration is None:
         return None
     figures, _ = references.find(configuration, result.metrics)
-    name = next(iter(result.verdict.metrics), None)
-    if (reference := result.verdict.reference) is not None:
-        name = reference.metric
-    compared = [figure for figure in figures if figure.metric.name == name]
+    compared = [figure for figure in figures if figure.metric.name == reference.metric]
     return next(iter([*compared, *figures]), None)
 
 

@@ -69,9 +69,7 @@ class _Terminal(io.FileIO):
         except OSError as error:
             if error.errno != errno.EIO:
                 raise
-            null = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(null, self.fileno())
-            os.close(null)
+            _to_nowhere(self)
             return len(data)
 
 
@@ -310,7 +308,7 @@ def give_up_output() -> None:
             _to_nowhere(stream)
 
 
-def _to_nowhere(stream: TextIO) -> None:
+def _to_nowhere(stream: TextIO | io.FileIO) -> None:
     try:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())

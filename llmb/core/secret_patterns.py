@@ -6,7 +6,7 @@ near a word that every form contains are searched, as the logs of a night have f
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from llmb.core.secrets import is_secret_name
 
@@ -181,15 +181,8 @@ def _places(text: str) -> Iterator[tuple[int, int]]:
     They are sorted and do not overlap.
     """
     lower = text.lower() if text.isascii() else text.translate(_LOWER)
-    starts: set[int] = set()
-    for word in _WORDS:
-        place = lower.find(word)
-        while place >= 0:
-            starts.add(lower.rfind("\n", 0, place) + 1)
-            line_end = lower.find("\n", place)
-            place = lower.find(word, line_end) if line_end >= 0 else -1
     start = stop = -1
-    for place in sorted(starts):
+    for place in sorted(lines_with(lower, _WORDS)):
         if place > stop:
             if stop >= 0:
                 yield start, stop
@@ -197,6 +190,18 @@ def _places(text: str) -> Iterator[tuple[int, int]]:
         stop = _after_lines(lower, place)
     if stop >= 0:
         yield start, stop
+
+
+def lines_with(text: str, words: Iterable[str]) -> set[int]:
+    """Return the places at which the lines begin that have one of ``words``."""
+    starts: set[int] = set()
+    for word in words:
+        place = text.find(word)
+        while place >= 0:
+            starts.add(text.rfind("\n", 0, place) + 1)
+            line_end = text.find("\n", place)
+            place = text.find(word, line_end) if line_end >= 0 else -1
+    return starts
 
 
 def _after_lines(text: str, place: int) -> int:

@@ -222,11 +222,9 @@ def _judged(
     repeats.
     """
     verdict = with_metrics(result, verdict, verdicts)
-    if verdict.word == INCONCLUSIVE and far:
-        verdict = replace(verdict, reason=f"{verdict.reason}; {far}")
+    reasons = [verdict.reason, far if verdict.word == INCONCLUSIVE else None]
     if verdict.reference is not None and not verdict.same_window:
         measured = window_in_words(result.metrics.window)
         published = window_in_words(parse_window(verdict.reference.window))
-        over = f"measured over {measured}, the published figure over {published}"
-        verdict = replace(verdict, reason=f"{verdict.reason}; {over}")
-    return verdict
+        reasons.append(f"measured over {measured}, the published figure over {published}")
+    return replace(verdict, reason="; ".join(filter(None, reasons)))

@@ -151,10 +151,9 @@ def start_of_last_lines(path: Path, count: int) -> int:
     if not files.exists(path):
         return 0
     with _readable(path), open_log(path) as stream:
-        if is_packed(stream):
-            length = sum(map(len, read_chunks(stream, _BLOCK)))
-        else:
-            length = stream.seek(0, 2)
+        length = (
+            sum(map(len, read_chunks(stream, _BLOCK))) if is_packed(stream) else stream.seek(0, 2)
+        )
         size = _BLOCK
         while True:
             start = max(0, length - size)

@@ -11,6 +11,7 @@ from llmb.contract.record import RunRecord
 from llmb.contract.sbatch import NODE_OPTIONS
 from llmb.contract.schema import ClusterConfig
 from llmb.core.node_lists import expand
+from llmb.core.secret_patterns import lines_with
 from llmb.kit.bashscript import SCHEDULER_ID
 from llmb.plan.read_config import raised_by
 from llmb.run import store
@@ -196,13 +197,6 @@ def _lines_with(text: str, words: tuple[str, ...]) -> Iterator[str]:
     lower = text if exact else text.lower()
     if len(lower) != len(text):
         lower = text  # a letter whose lower case is longer
-    starts: set[int] = set()
-    for word in words:
-        place = lower.find(word)
-        while place >= 0:
-            starts.add(lower.rfind("\n", 0, place) + 1)
-            end = lower.find("\n", place)
-            place = lower.find(word, end) if end >= 0 else -1
-    for start in starts:
+    for start in lines_with(lower, words):
         end = text.find("\n", start)
         yield text[start : end if end >= 0 else len(text)]

@@ -45,7 +45,7 @@ def _framework(name: str, workload: api.Workload) -> api.Framework:
 
 
 def _frameworks_of(workload: api.Workload) -> Mapping[str, api.Framework]:
-    return workload.frameworks or {own.name: own for own in llmb_frameworks()}
+    return workload.frameworks or {framework.name: framework for framework in llmb_frameworks()}
 
 
 def _selected(workload: api.Workload, site: api.Site) -> list[str]:
@@ -59,10 +59,10 @@ def _selected(workload: api.Workload, site: api.Site) -> list[str]:
 
     if not workload.frameworks:
         workload = workload.known_to(_frameworks_of(workload))
-    own, brought = workload.framework, [framework.name for framework, _ in workload.brought()]
+    own_name, brought = workload.framework, [framework.name for framework, _ in workload.brought()]
     choice = site.settings.get("framework", "auto")
     if not brought or site.runs.trains == "torch" or site.gpu_type == "cpu":
-        return [own]
+        return [own_name]
     sizes = workload.sizes.values()
     if not any(size.rows for size in sizes):
         return brought if choice == "both" else [choice if choice in brought else brought[0]]
@@ -70,14 +70,14 @@ def _selected(workload: api.Workload, site: api.Site) -> list[str]:
         has_rows = any(
             site.gpu_type in row.gpu
             for size in sizes
-            if size.nemo is not None or own != NEMO
+            if size.nemo is not None or own_name != NEMO
             for row in size.rows
         )
-        others = [] if has_rows else list(brought_sizes(workload, site.gpu_type))
-        return others[:1] or [own]
+        other_names = [] if has_rows else list(brought_sizes(workload, site.gpu_type))
+        return other_names[:1] or [own_name]
     if choice == "both":
-        return [own, *brought]
-    return [choice if choice in brought else own]
+        return [own_name, *brought]
+    return [choice if choice in brought else own_name]
 
 
 @hookimpl(trylast=True)

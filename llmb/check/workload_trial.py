@@ -84,7 +84,7 @@ def faults_of(
     def key(*path: Hashable) -> _Key:
         return _Key(place=source if document is None else document.place(path), path=path)
 
-    own = _Case(workload=workload, framework=workload.framework, release=None)
+    case = _Case(workload=workload, framework=workload.framework, release=None)
     names = installed or known_names(workload.image)
     jobs_and_faults: list[api.Job | Fault] = [*_wrong_default(workload, key("default_dtype"))]
     for name, size in workload.sizes.items():
@@ -97,7 +97,7 @@ def faults_of(
         jobs: list[api.Job] = []
         for number, row in enumerate(size.rows):
             at = key("sizes", name, "rows", number)
-            of_row = list(_jobs(own, name, row, at, plugins.gpu_types))
+            of_row = list(_jobs(case, name, row, at, plugins.gpu_types))
             jobs += [item for item in of_row if isinstance(item, api.Job)]
             jobs_and_faults += [
                 *_unknown_types(row, key(*at.path, "gpu"), plugins.gpu_types),
@@ -188,10 +188,10 @@ def _unknown_types(row: api.Row, key: _Key, types: GpuTypes) -> Iterator[Fault]:
 
 def jobs_of(workload: api.Workload, size: str, types: GpuTypes) -> Iterator[api.Job]:
     """Yield the valid jobs that the rows of ``size`` describe."""
-    own = _Case(workload=workload, framework=workload.framework, release=None)
+    case = _Case(workload=workload, framework=workload.framework, release=None)
     for row in workload.sizes[size].rows:
         key = _Key(place="", path=())
-        yield from (job for job in _jobs(own, size, row, key, types) if isinstance(job, api.Job))
+        yield from (job for job in _jobs(case, size, row, key, types) if isinstance(job, api.Job))
 
 
 def _jobs(

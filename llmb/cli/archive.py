@@ -168,10 +168,10 @@ def _redaction(
     excepted = {name for name in names if name.lower() in keys}
     homes = found.homes - found.users
     kept_homes = homes & _needed_parts(contents)
-    if kept := sorted(excepted | kept_homes):
+    if kept_names := sorted(excepted | kept_homes):
         say(
             "warning: these names are not replaced, because llmb's files have keys of that name, or"
-            f" are named so: {', '.join(kept)}"
+            f" are named so: {', '.join(kept_names)}"
         )
     homes = homes - kept_homes
     return redaction(

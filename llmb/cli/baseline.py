@@ -76,8 +76,8 @@ def accept(
         say(f"warning: {far_run}: it widens the intervals of comparisons with this baseline")
     if far:
         far_ids = {far_run.result.identity.run for far_run in far}
-        others = [result.identity.run for result in accepted]
-        ids = [run for run in others if run is not None and run not in far_ids]
+        accepted_runs = [result.identity.run for result in accepted]
+        ids = [run for run in accepted_runs if run is not None and run not in far_ids]
         named = " ".join(ids) if len(ids) <= _NAMED else "RUNS, the others"
         pronoun = "it" if len(far) == 1 else "them"
         say(f"without {pronoun}: llmb-run baseline accept {name} --replace {named}")

@@ -198,8 +198,8 @@ def gather(
     selected = [run for run in runs if is_selected(run.job.workload, run.job.model_size)]
     if not selected:
         is_any = not choice.sessions and choice.earliest is None
-        none = NO_RUN if is_any else "no run matches the options"
-        say("no run of these workloads" if runs else none)
+        message = NO_RUN if is_any else "no run matches the options"
+        say("no run of these workloads" if runs else message)
     states = states_of(context, selected)
     price = choice.price or context.config.price_per_gpu_hour
     results = [

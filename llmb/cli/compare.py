@@ -251,14 +251,14 @@ def _compare(
     context: CliContext, request: Request
 ) -> tuple[str, list[Comparison], tuple[Result, ...]]:
     """The name of the other side, the rows, and the results of both sides."""
-    others = [
+    sides = [
         text
         for text in (request.theirs, request.baseline and f"--baseline {request.baseline}")
         if text
     ]
-    if len(others) > 1:
+    if len(sides) > 1:
         raise UsageError(
-            f"{' and '.join(others)} cannot be combined",
+            f"{' and '.join(sides)} cannot be combined",
             hint="omit one of them",
             code="options-conflict",
             key="B",

@@ -211,8 +211,8 @@ class CliContext:
 
     def faulty_figures(self, keys: Iterable[str]) -> list[str]:
         """The workloads among ``keys`` whose published figures cannot be read."""
-        known = sorted(set(keys) & self.plugins.workloads().keys())
-        return [key for key in known if self._figures_of(key) is None]
+        known_keys = sorted(set(keys) & self.plugins.workloads().keys())
+        return [key for key in known_keys if self._figures_of(key) is None]
 
     def _figures_of(self, key: str) -> tuple[Figure, ...] | None:
         from llmb.plan.published_tables import read_published

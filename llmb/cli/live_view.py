@@ -84,8 +84,8 @@ class _LeftColumn(ProgressColumn):
         end: ExpectedEnd | None = task.fields["end"]
         if end is None:
             return Text("")
-        left = left_in_words(end.at - time.time())
-        return Text(left.replace(" left", "+ left") if end.at_least else left)
+        remaining = left_in_words(end.at - time.time())
+        return Text(remaining.replace(" left", "+ left") if end.at_least else remaining)
 
 
 @contextmanager
@@ -142,8 +142,8 @@ class Bars(Follower):
 
     def named(self, run: RunRecord) -> str:
         """Return the name, short enough for a line with time, id and state."""
-        taken = len(f"00:00:00 {run.id}  COMPLETED")
-        return shorten(run.job.experiment_name, max(self.view.console.width - taken, _LEAST_NAME))
+        width = len(f"00:00:00 {run.id}  COMPLETED")
+        return shorten(run.job.experiment_name, max(self.view.console.width - width, _LEAST_NAME))
 
     def line(self, text: str) -> None:
         text = console.wrap(completed(text), self.view.console.width, prose=True)
@@ -190,14 +190,14 @@ class Bars(Follower):
         self.warn(run, pace)
         if pace.reference is not None:
             self.explain_ratio(pace.reference)
-        if (left := pace.seconds_left) is not None:
-            self.ends[run.id] = time.time() + left
+        if (seconds_left := pace.seconds_left) is not None:
+            self.ends[run.id] = time.time() + seconds_left
         self.view.update(
             self.tasks[run.id],
             completed=pace.at.iteration + 1,
             total=pace.at.last + 1,
             pace=pace.in_words(short=self.width < _WITH_WORDS),
-            end=None if left is None else ExpectedEnd(at=self.ends[run.id]),
+            end=None if seconds_left is None else ExpectedEnd(at=self.ends[run.id]),
         )
 
     def explain_ratio(self, reference: StepReference) -> None:

@@ -63,12 +63,12 @@ class GroupedCommand(click.Command):
             and (record := option.get_help_record(ctx)) is not None
         }
         grouped = {name for names in self.sections.values() for name in names}
-        others = [name for name in options if name not in grouped]
-        for title, names in {**self.sections, "Help": others}.items():
+        other_names = [name for name in options if name not in grouped]
+        for title, names in {**self.sections, "Help": other_names}.items():
             shown = [
                 options[name]
                 for name in names
-                if name in options and (shows_all or name in self.first or name in others)
+                if name in options and (shows_all or name in self.first or name in other_names)
             ]
             if shown:
                 with formatter.section(title):

@@ -146,10 +146,10 @@ class Paces:
         except LlmbError as error:  # compare names it too
             console.warn_once(error.message)
             return None
-        found = accepted_step_time(job.settings, self._baseline.results)
-        if found is None:
+        accepted = accepted_step_time(job.settings, self._baseline.results)
+        if accepted is None:
             return None
-        seconds, differences = found
+        seconds, differences = accepted
         return StepReference(
             seconds=seconds,
             name=self._baseline.called,
@@ -193,9 +193,10 @@ def expected_end(
         return None
     last = max((_end_of(run, states[run.id], ends, duration, now) for run in running), default=now)
     queued = [duration(run.job) for run in waiting if is_queued_here(run)]
-    others = [duration(run.job) for run in waiting if not is_queued_here(run)]
+    other_seconds = [duration(run.job) for run in waiting if not is_queued_here(run)]
     return ExpectedEnd(
-        at=max(last + sum(queued), now + max(others, default=0.0)), at_least=bool(others)
+        at=max(last + sum(queued), now + max(other_seconds, default=0.0)),
+        at_least=bool(other_seconds),
     )
 
 

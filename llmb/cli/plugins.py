@@ -236,7 +236,7 @@ def _sources_named(plugins: Plugins, name: str) -> list[str]:
 
 
 def _names_of(plugins: Plugins, source: str) -> set[str]:
-    return {normalized(own) for own in (*source.split(":"), plugins.calls.owner(source)) if own}
+    return {normalized(name) for name in (*source.split(":"), plugins.calls.owner(source)) if name}
 
 
 def _try_log(context: CliContext, log: Path, name: str | None) -> int:

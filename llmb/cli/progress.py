@@ -120,7 +120,7 @@ class _Lines(Follower):
             return
         self.tenths[run.log] = tenth
         self.last_news[run.id] = self.clock()
-        left = pace.seconds_left
-        facts = [pace.in_words(), left_in_words(left) if left else ""]
+        seconds_left = pace.seconds_left
+        facts = [pace.in_words(), left_in_words(seconds_left) if seconds_left else ""]
         text = ", ".join([f"step {step} of {steps}", *filter(None, facts)])
         self.line(f"{time_of_day()} {run.id} {run.job.experiment_name} {text}")

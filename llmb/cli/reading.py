@@ -210,12 +210,12 @@ def _with_failures(reader: LogReader, run: RunRecord, stored: summary.Summary | 
     """Return ``reader`` with the causes of plugins that have been removed since."""
     before = stored.log_reader if stored is not None else kept_reader(run)
     kinds = {failure.kind for failure in reader.failures}
-    gone = [
+    removed = [
         failure
         for failure in (before.failures if before is not None else ())
         if failure.kind not in kinds
     ]
-    return replace(reader, failures=(*reader.failures, *gone)) if gone else reader
+    return replace(reader, failures=(*reader.failures, *removed)) if removed else reader
 
 
 def _as_submitted(reader: LogReader, run: RunRecord, stored: summary.Summary | None) -> LogReader:

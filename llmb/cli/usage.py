@@ -276,10 +276,12 @@ def _repeated(error: click.UsageError, arguments: Sequence[str]) -> str | None:
 def _other_option(error: click.NoSuchOption) -> str | None:
     parameters = error.ctx.command.params if error.ctx is not None else []
     name = error.option_name.removeprefix("--")
-    formats = next((known.type for known in parameters if "--format" in known.opts), None)
+    formats = next(
+        (parameter.type for parameter in parameters if "--format" in parameter.opts), None
+    )
     if isinstance(formats, click.Choice) and name in formats.choices:
         return f"write: --format {name};"
-    if name == "-f" and any("--force" in known.opts for known in parameters):
+    if name == "-f" and any("--force" in parameter.opts for parameter in parameters):
         return "--force lifts checks; it has no short form:"
     if error.possibilities or error.ctx is None or not isinstance(error.ctx.command, click.Group):
         return _suggestion(error.possibilities)

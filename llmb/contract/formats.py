@@ -107,8 +107,10 @@ class ParseSpec:
     def is_default(self) -> bool:
         """Return True if it describes NeMo 2's lines, so that every known program is read."""
         reads = self.needle, self.iteration, self.keys
-        own = self.patterns or self.units or self.json_lines or self.thousands or self.lines > 1
-        return reads == (_NEEDLE, _ITERATION, _KEYS) and not own
+        is_described = (
+            self.patterns or self.units or self.json_lines or self.thousands or self.lines > 1
+        )
+        return reads == (_NEEDLE, _ITERATION, _KEYS) and not is_described
 
     @property
     def reads_whole_log(self) -> bool:

@@ -94,8 +94,8 @@ class MetricSpec(Bounds):
     @property
     def bounds(self) -> Bounds | None:
         """The limits of its verdict, None for the usual ones."""
-        own = [getattr(self, name) for name in _BOUNDS]
-        return None if own == _USUAL else Bounds(**dict(zip(_BOUNDS, own, strict=True)))
+        limits = [getattr(self, name) for name in _BOUNDS]
+        return None if limits == _USUAL else Bounds(**dict(zip(_BOUNDS, limits, strict=True)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

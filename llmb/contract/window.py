@@ -99,8 +99,8 @@ def covered(samples: Samples, window: Window) -> Window:
     )
     alone = steps[-1].iteration - steps[-1].span + 1 - offset, steps[-1].iteration + 1 - offset
     several = [lines for lines in (inside, overlapping) if lines[1] - lines[0] > interval]
-    one = [lines for lines in (inside, overlapping) if lines[0] < lines[1]]
-    begin, end = [*several, *one, alone][0]
+    stretches = [lines for lines in (inside, overlapping) if lines[0] < lines[1]]
+    begin, end = [*several, *stretches, alone][0]
     return Window(begin + number, end - 1 + number)
 
 

@@ -183,15 +183,15 @@ def _each_once(pairs: Sequence[tuple[_Pool, _Pool]]) -> list[tuple[_Pool, _Pool]
     Several configurations, such as those of a sweep, may be compared with the same runs, which say
     only once how much they deviate: beside the runs with their settings, else by themselves.
     """
-    found: list[tuple[_Pool, _Pool]] = []
+    sides: list[tuple[_Pool, _Pool]] = []
     for same_side in grouped((id(pair[1]), pair) for pair in pairs).values():
         side = same_side[0][1]
         alike = [pool for pool, _ in same_side if _settings_key(pool) == _settings_key(side)]
         alone = [pool for pool, _ in same_side]
         (partner,) = next((pools for pools in (alike, alone) if len(pools) == 1), [None])
-        found += [(pool, side if pool is partner else ()) for pool, _ in same_side]
-        found += [] if partner is not None else [((), side)]
-    return found
+        sides += [(pool, side if pool is partner else ()) for pool, _ in same_side]
+        sides += [] if partner is not None else [((), side)]
+    return sides
 
 
 def _settings_key(pool: _Pool) -> Hashable:

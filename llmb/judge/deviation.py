@@ -131,7 +131,7 @@ class Deviations:
 
         ``steps`` are the relative deviations of the single steps of its runs.
         """
-        own = variance_of(*sides)
+        variance = variance_of(*sides)
         squares = [deviation**2 for deviation in steps if deviation > 0]
         common, source = self._common, self._source
         total = 0.0 if common is None else common.total
@@ -140,12 +140,12 @@ class Deviations:
             of_runs = 0.0 if common is None else common.value
             value = (total * of_runs + (_STEPS_WEIGHT - total) * of_steps) / _STEPS_WEIGHT
             source = " and ".join([*([source] if total else []), "the spread of the steps"])
-            is_guess = own is None and not total
+            is_guess = variance is None and not total
             guess = CommonVariance(value, _STEPS_WEIGHT, math.inf)
-            return Estimate(_believed(guess, own), source, is_guess)
+            return Estimate(_believed(guess, variance), source, is_guess)
         if common is not None:
-            return Estimate(common.moderate(own), source)
-        return None if own is None else Estimate(own, "its own repeats")
+            return Estimate(common.moderate(variance), source)
+        return None if variance is None else Estimate(variance, "its own repeats")
 
 
 def _believed(guess: CommonVariance, own: Variance | None) -> Variance:

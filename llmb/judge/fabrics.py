@@ -56,7 +56,7 @@ class FabricRow:
     def unfit(self, fabric: Fabric) -> str | None:
         """Return the first fact in which ``fabric`` differs, None if it may be this fabric."""
         most_nodes = self.most_nodes or self.nodes
-        known = {
+        fits_by_fact = {
             "operation": fabric.operation in (None, *self.operations),
             "gpu_type": fabric.gpu_type in (None, self.gpu_type),
             "gpus_per_node": fabric.gpus_per_node in (None, self.gpus_per_node),
@@ -67,7 +67,7 @@ class FabricRow:
             "nic_gbit": None in (self.nic_gbit, fabric.nic_gbit)
             or self.nic_gbit == fabric.nic_gbit,
         }
-        return next((name for name, fits in known.items() if not fits), None)
+        return next((name for name, fits in fits_by_fact.items() if not fits), None)
 
     def unknown(self, fabric: Fabric) -> list[str]:
         """Return the facts that the row needs and the log of ``fabric`` does not show."""
@@ -105,10 +105,10 @@ def find_expected(result: Result) -> tuple[ReferenceValue | None, str]:
     rows = [row for row in table().busbw if row.unfit(fabric) is None]
     if not rows:
         return None, f"no bus bandwidth is published for this fabric: {in_words(fabric)}"
-    unknown = min((row.unknown(fabric) for row in rows), key=len)
-    if unknown:
-        missing = " and ".join(_WORDS[name] for name in unknown)
-        fix = f"; to log it, set {_FIX}" if _OF_NCCL & set(unknown) else ""
+    unknown_facts = min((row.unknown(fabric) for row in rows), key=len)
+    if unknown_facts:
+        missing = " and ".join(_WORDS[name] for name in unknown_facts)
+        fix = f"; to log it, set {_FIX}" if _OF_NCCL & set(unknown_facts) else ""
         return None, f"no ratio, since the log does not show {missing}{fix}"
     (row, *_) = rows
     if _largest(result) < row.least:

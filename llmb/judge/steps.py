@@ -63,28 +63,28 @@ def slow_steps(repeats: Sequence[Result]) -> str:
     """
     verdict = repeats[0].verdict
     reference, ratio = verdict.reference, verdict.pooled_ratio
-    found = [
+    stretches = [
         run.metrics.statistics
         for run in repeats
         if run.metrics.statistics is not None
         and reference is not None
         and run.metrics.metric_of_statistics == reference.metric
     ]
-    if reference is None or ratio is None or len(found) < len(repeats):
+    if reference is None or ratio is None or len(stretches) < len(repeats):
         return ""
-    uneven = [index for index, steps in enumerate(found) if steps.outliers]
-    if not uneven or min(steps.median for steps in found) <= 0:
+    uneven = [index for index, steps in enumerate(stretches) if steps.outliers]
+    if not uneven or min(steps.median for steps in stretches) <= 0:
         return ""
     metric = metric_of(repeats[0], reference.metric)
-    median = pool([steps.median for steps in found], reference.metric).mean
+    median = pool([steps.median for steps in stretches], reference.metric).mean
     by_median = relative(median, reference.value, metric.better)
     is_slow, is_slow_by_median = (
         ratio_verdict(value, None, metric) in (FAIL, WARN) for value in (ratio, by_median)
     )
     if not is_slow or is_slow_by_median:
         return ""
-    worst = max(uneven, key=lambda index: len(found[index].outliers))
-    run, steps = repeats[worst], found[worst]
+    worst = max(uneven, key=lambda index: len(stretches[index].outliers))
+    run, steps = repeats[worst], stretches[worst]
     mean = run.metrics.measured[reference.metric]
     what = f"steps of run {run.identity.name}" if len(repeats) > 1 else "steps"
     text = _outliers(steps, reference.metric, mean, what, _MOST_NAMED)

@@ -97,7 +97,11 @@ def of_name(name: str, workloads: Mapping[str, Workload], dtypes: re.Pattern[str
 
 def _framework_and_release(tail: str, workload: Workload) -> tuple[str, str] | tuple[str, None]:
     """Return the framework and its release in the rest of a name, as in ``bridge26.02.01``."""
-    names = "|".join(re.escape(own.name) for own in workload.frameworks.values() if own.releases)
+    names = "|".join(
+        re.escape(framework.name)
+        for framework in workload.frameworks.values()
+        if framework.releases
+    )
     match = re.search(rf"(?:^|_)({names})(\d[\d.]*)(?:_|$)", tail) if names else None
     return (match[1], match[2]) if match is not None else ("", None)
 
@@ -148,12 +152,12 @@ def settings_named(path: Path, workloads: Mapping[str, Workload]) -> Settings:
     names = dict.fromkeys([_cleaned(path.name), *(folder.name for folder in _above(path))])
     dtypes = dtypes_of(workloads)
     named = NOTHING
-    for found in (
+    for settings in (
         *(of_name(name, workloads, dtypes) for name in names),
         _of_folders(path, workloads),
     ):
-        if found is not NOTHING and _agree(named, found):
-            named = named.or_else(found)
+        if settings is not NOTHING and _agree(named, settings):
+            named = named.or_else(settings)
     return named
 
 
@@ -206,7 +210,7 @@ def settings_beside(beside: LogSettings | None, workloads: Mapping[str, Workload
             sizes = workloads[key].sizes
             size = find_size(beside.size or "", sizes)
             size = (sizes[size].proxy or size) if beside.proxy and size is not None else size
-    frameworks = next((own.frameworks for own in workloads.values()), {})
+    frameworks = next((workload.frameworks for workload in workloads.values()), {})
     framework = frameworks.get(beside.framework or "")
     meanings = () if framework is None else framework.spellings.get(beside.dtype or "", ())
     return Settings(

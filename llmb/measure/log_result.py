@@ -68,10 +68,10 @@ def result_of_log(
     read is Unknown, with the reason: it may be one of thousands. ``beside``: by log, what plugins
     found in files beside it. ``windows``: of the frameworks that have their own.
     """
-    found = beside.get(path)
+    settings_found = beside.get(path)
     named = NOTHING if workloads is None else settings_named(path, workloads)
     if readers and workloads is not None:
-        known = describe(named, Samples(), workloads, overrides, found)
+        known = describe(named, Samples(), workloads, overrides, settings_found)
         if known.workload in workloads:
             size = known.model_size or workloads[known.workload].default_size
             reader = readers.get((known.workload, size), reader)
@@ -84,8 +84,8 @@ def result_of_log(
         return Result(identity=identity, status=UNKNOWN, reason=unreadable, unreadable=True)
     settings, overridden = overrides, tuple[Override, ...]()
     if workloads is not None:
-        settings = describe(named, samples, workloads, overrides, found)
-        logged = describe(named, samples, workloads, beside=found)
+        settings = describe(named, samples, workloads, overrides, settings_found)
+        logged = describe(named, samples, workloads, beside=settings_found)
         overridden = overridden_by(overrides, logged)
     workload = (workloads or {}).get(settings.workload)
     trained = trained_by(settings, workload)
@@ -110,11 +110,11 @@ def result_of_log(
         trained.model,
         None if trained.model is None else flops(settings.workload, trained.model),
         steps=steps,
-        window=window or _window_beside(found, steps),
+        window=window or _window_beside(settings_found, steps),
         window_parts=windows.get(settings.framework),
         peak_tflops=None if trained.other_dtype else peak,
         nodes=_nodes(settings, types),
-        profiled=facts.PROFILED if is_profiled else find_logs.profiled_beside(path, found),
+        profiled=facts.PROFILED if is_profiled else find_logs.profiled_beside(path, settings_found),
     )
     metrics = with_program_lines(metrics, samples, reader)
     checkpoints = checkpoints_of(samples.checkpoints, path.parent)
@@ -161,8 +161,8 @@ def _read(path: Path, spec: ParseSpec) -> tuple[Samples, str]:
     if unreadable or _has_any(samples):
         return samples, unreadable
     beside = suites.stderr_beside(path)
-    others = Samples() if beside is None else read_samples(beside, spec)[0]
-    return (others if _has_any(others) else samples), unreadable
+    samples_beside = Samples() if beside is None else read_samples(beside, spec)[0]
+    return (samples_beside if _has_any(samples_beside) else samples), unreadable
 
 
 def _has_any(samples: Samples) -> bool:

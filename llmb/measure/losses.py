@@ -38,8 +38,10 @@ def loss_curve(samples: Samples) -> LossCurve | None:
         line = max(
             1, intervals.most_common(1)[0][0]
         )  # a plugin's samples may have one iteration several times
-    kept = [step for step in steps if step.iteration // line % interval == 0 or step is steps[-1]]
+    kept_steps = [
+        step for step in steps if step.iteration // line % interval == 0 or step is steps[-1]
+    ]
     return LossCurve(
-        iterations=tuple(step.iteration + samples.first for step in kept),
-        values=tuple(step.loss for step in kept if step.loss is not None),
+        iterations=tuple(step.iteration + samples.first for step in kept_steps),
+        values=tuple(step.loss for step in kept_steps if step.loss is not None),
     )

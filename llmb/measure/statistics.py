@@ -108,9 +108,9 @@ def _interval(mean: "Spread") -> tuple[float, float] | None:
 def _deviation(steps: Sequence[Step]) -> float | None:
     if len(steps) < 2:
         return None
-    found = spread([step.step_time for step in steps])
+    times = spread([step.step_time for step in steps])
     steps_of_line = math.fsum(step.span for step in steps) / len(steps)
-    return found.deviation / found.mean * math.sqrt(steps_of_line) if found.mean > 0 else None
+    return times.deviation / times.mean * math.sqrt(steps_of_line) if times.mean > 0 else None
 
 
 def _drift(steps: Sequence[Step], median: float) -> float:

@@ -112,13 +112,13 @@ def merged(earlier: Iterable[Straggler], later: Iterable[Straggler]) -> tuple[St
     by_rank: dict[tuple[str, str, int], Straggler] = {}
     for straggler in (*earlier, *later):
         key = straggler.detector, straggler.measure, straggler.rank
-        known = by_rank.get(key, straggler)
-        scores = [score for score in (known.score, straggler.score) if score is not None]
+        before = by_rank.get(key, straggler)
+        scores = [score for score in (before.score, straggler.score) if score is not None]
         by_rank[key] = replace(
             straggler,
-            host=straggler.host or known.host,
+            host=straggler.host or before.host,
             score=min(scores, default=None),
-            flagged=known.flagged or straggler.flagged,
+            flagged=before.flagged or straggler.flagged,
         )
     slowest: dict[tuple[str, str], float] = {}
     for (detector, measure, _), straggler in by_rank.items():

@@ -84,8 +84,8 @@ def without_copies(logs: Iterable[Path]) -> list[Path]:
             first_ranks[benchmark] = min((rank, log), first_ranks.get(benchmark, (rank, log)))
     results = {log for _, log in first_ranks.values()}
     measured = {parent for log in results for parent in log.parents}
-    others = set(logs)
-    return [log for log in logs if _is_original(log, results, measured, others)]
+    all_logs = set(logs)
+    return [log for log in logs if _is_original(log, results, measured, all_logs)]
 
 
 def _is_original(

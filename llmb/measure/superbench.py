@@ -61,8 +61,8 @@ def samples_of_results(path: Path, stream: BinaryIO, read_text: ReadText) -> Sam
     first = _benchmarks(_beginning(stream, _MOST))
     if first is None:
         return None
-    others = [other for other in suites.ranks_beside(path) if other != path]
-    ranks = [first, *filter(None, (_benchmarks(_beginning_at(other)) for other in others))]
+    other_logs = [other for other in suites.ranks_beside(path) if other != path]
+    ranks = [first, *filter(None, (_benchmarks(_beginning_at(other)) for other in other_logs))]
     read = [benchmark for rank in ranks for benchmark in rank]
     samples = read_text(io.BytesIO(_output(path, first)))
     if not samples.steps:
@@ -162,18 +162,18 @@ def _steps(benchmarks: Iterable[dict[str, Any] | None]) -> tuple[Step, ...]:
 
 def _with_table(samples: Samples, benchmarks: Iterable[dict[str, Any] | None]) -> Samples:
     """Add the bus bandwidths of a benchmark without the output of nccl-tests."""
-    found: dict[str, dict[str, dict[int, float]]] = {}
+    operations: dict[str, dict[str, dict[int, float]]] = {}
     for benchmark in filter(None, benchmarks):
         for name, values in _mapping(benchmark.get("result")).items():
             match = _NCCL.fullmatch(name)
             numbers = [*_numbers(values)] if isinstance(values, list) else []
             if match is not None and numbers:
                 value = math.fsum(numbers) / len(numbers)  # of all runs
-                sizes = found.setdefault(match[1], {}).setdefault(match[3], {})
+                sizes = operations.setdefault(match[1], {}).setdefault(match[3], {})
                 sizes[int(match[2])] = max(value, sizes.get(int(match[2]), 0.0))
-    if len(found) != 1:  # none, or several operations
+    if len(operations) != 1:  # none, or several operations
         return samples
-    ((operation, kinds),) = found.items()
+    ((operation, kinds),) = operations.items()
     busbw, algbw = kinds.get("busbw", {}), kinds.get("algbw", {})
     if not busbw:
         return samples

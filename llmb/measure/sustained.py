@@ -94,8 +94,8 @@ def _drift(steps: Sequence[Step]) -> tuple[float | None, tuple[float, float] | N
     square = math.fsum((place - middle) ** 2 for place in places)
     pairs = list(zip(places, times, strict=True))
     slope = math.fsum((place - middle) * (time - mean) for place, time in pairs) / square
-    rest = math.fsum((time - mean - slope * (place - middle)) ** 2 for place, time in pairs)
-    error = math.sqrt(rest / (_BLOCKS - 2) / square)
+    residual = math.fsum((time - mean - slope * (place - middle)) ** 2 for place, time in pairs)
+    error = math.sqrt(residual / (_BLOCKS - 2) / square)
     median = quantile(sorted(times), 0.5)
     factor = (steps[-1].iteration - steps[0].iteration) / median
     half = student_t(_BLOCKS - 2) * error * factor

@@ -91,8 +91,8 @@ def joined(nodes: Iterable[Node]) -> tuple[Node, ...]:
     """Return one node for each host, with all that is known of it. Later values win."""
     by_host: dict[str, Node] = {}
     for node in nodes:
-        known = by_host.get(node.host)
-        by_host[node.host] = node if known is None else _with_values(known, node)
+        earlier = by_host.get(node.host)
+        by_host[node.host] = node if earlier is None else _with_values(earlier, node)
     return tuple(by_host.values())
 
 

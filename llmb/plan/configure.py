@@ -127,17 +127,17 @@ def _unknown_dtype(
         else f"there it has {', '.join(dtypes)}"
     )
     brought = framework.brought_dtypes(workload, settings.model_size, limits.rows)
-    others = [name for name, words in brought.items() if settings.dtype in words]
-    if settings.framework not in brought and others:
-        title = framework.title_of(others[0], workload)
+    brought_by = [name for name, words in brought.items() if settings.dtype in words]
+    if settings.framework not in brought and brought_by:
+        title = framework.title_of(brought_by[0], workload)
         current = (
             ", or dtype fp8 with --set fp8=current"
             if settings.dtype == "fp8_cs" and "fp8" in dtypes
             else ""
         )
         hint = (
-            f"{offered}{current}; {title} has it: --framework {others[0]}, in a list framework:"
-            f" {others[0]}"
+            f"{offered}{current}; {title} has it: --framework {brought_by[0]}, in a list framework:"
+            f" {brought_by[0]}"
         )
         return Fault(
             message=message,

@@ -138,8 +138,8 @@ def _nothing_found(workloads: Mapping[str, Workload], selection: Selection, gpu_
     kind = " with strong scaling" if selection.strong_scaling else ""
     framework, filters = selection.framework, ""
     if framework:
-        known = next(iter(workloads.values()), None)
-        filters = f" with {framework if known is None else title_of(framework, known)}"
+        workload = next(iter(workloads.values()), None)
+        filters = f" with {framework if workload is None else title_of(framework, workload)}"
     if selection.release:
         filters += f" in release {selection.release}"
     return f"no installed workload{kind} runs on {gpu_type}{filters}"

@@ -37,8 +37,8 @@ def known_names(workload: Workload, size: str | None = None) -> tuple[str, ...]:
 def applicable(entry: JobEntry, workload: Workload, size: str) -> JobEntry:
     """Drop what the size does not have: other parameters, and training if no model is trained."""
     declared = workload.parameters_of(size)
-    known = {name: values for name, values in entry.parameters.items() if name in declared}
-    entry = replace(entry, parameters=known)
+    parameters = {name: values for name, values in entry.parameters.items() if name in declared}
+    entry = replace(entry, parameters=parameters)
     if workload.is_training:
         return entry
     trained = {*sw.PARAMS, *_OF_TRAINING} - {*OF_ALL}

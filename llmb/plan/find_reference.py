@@ -58,8 +58,8 @@ def find_reference(
         return None, f"only {names} is published for it, which the run did not measure"
     chosen = [figure for figure in usable if release in (None, figure.release)]
     if not chosen:
-        others = ", ".join(releases(usable))
-        return None, f"release {release} publishes no figure for it; these do: {others}"
+        other_releases = ", ".join(releases(usable))
+        return None, f"release {release} publishes no figure for it; these do: {other_releases}"
 
     def order(figure: Figure) -> tuple[object, ...]:
         return (

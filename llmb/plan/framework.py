@@ -404,13 +404,15 @@ def check_release(name: str, workloads: Iterable[Workload]) -> None:
         for framework in workload.frameworks.values()
         if framework.releases
     }
-    known = [release for framework in frameworks.values() for release in framework.releases]
-    if name in known:
+    known_releases = [
+        release for framework in frameworks.values() for release in framework.releases
+    ]
+    if name in known_releases:
         return
     titles = " or ".join(framework.title for framework in frameworks.values())
     raise UsageError(
         f"no release '{name}' with {titles}",
-        hint=suggest(name, known),
+        hint=suggest(name, known_releases),
         code="release-unknown",
         key="release",
         value=name,

@@ -33,8 +33,10 @@ def installed(workload: Workload, config: ClusterConfig) -> Installed:
         files = _images_in(install.image_folder or config.llmb_install / "images")
         images = [releases_of_image(file, frameworks) for file in files]
         names = {name for image in images if len(image) == 1 for name in image}
-        found = {release for image in images for release in image.values()}
-        releases += [name for known in frameworks for name in known.releases if name in found]
+        image_releases = {release for image in images for release in image.values()}
+        releases += [
+            name for known in frameworks for name in known.releases if name in image_releases
+        ]
     only = next(iter(names)) if len(names) == 1 else None
     chosen = install.framework if install.framework != "both" else None
     return Installed(framework=chosen or only, releases=tuple(dict.fromkeys(releases)))
@@ -42,8 +44,8 @@ def installed(workload: Workload, config: ClusterConfig) -> Installed:
 
 def releases_of_image(image: str, frameworks: Iterable[Framework]) -> dict[str, str]:
     """Return the release of each framework that ``image`` contains by its name, if known."""
-    found = {framework.name: framework.release_of(image) for framework in frameworks}
-    return {name: release for name, release in found.items() if release is not None}
+    release_by_framework = {framework.name: framework.release_of(image) for framework in frameworks}
+    return {name: release for name, release in release_by_framework.items() if release is not None}
 
 
 def _of_environments(workload: Workload, config: ClusterConfig) -> set[str]:

@@ -232,9 +232,12 @@ def _unknown_names(table: PublishedTable, workload: Workload) -> Iterator[KeyFau
             names.suggest(table.size, list(workload.sizes)),
         )
         yield KeyFaultError(message, "size", hint=hint, code="size-unknown", value=table.size)
-    known = frameworks_in([workload])
-    if table.framework is not None and workload.frameworks and table.framework not in known:
-        message, hint = f"no framework '{table.framework}'", names.suggest(table.framework, known)
+    frameworks = frameworks_in([workload])
+    if table.framework is not None and workload.frameworks and table.framework not in frameworks:
+        message, hint = (
+            f"no framework '{table.framework}'",
+            names.suggest(table.framework, frameworks),
+        )
         code, value = "framework-unknown", table.framework
         yield KeyFaultError(message, "framework", hint=hint, code=code, value=value)
     metrics = [parameter.name for parameter in workload.all_metrics(table.size)] if has_size else []

@@ -136,8 +136,8 @@ def is_dtype(
     """Return True if the filter ``named`` selects ``dtype``, also in another word for that."""
     if named == dtype or framework not in workload.frameworks:
         return named == dtype
-    known = workload.frameworks[framework]
-    return known.spelled(named, (dtype,), workload, size, gpu, scale) == dtype
+    framework_of_name = workload.frameworks[framework]
+    return framework_of_name.spelled(named, (dtype,), workload, size, gpu, scale) == dtype
 
 
 def _has_dtype(job: Job, named: str, workloads: Mapping[str, Workload]) -> bool:

@@ -33,8 +33,8 @@ def contract_problem(
     contract = contract or Contract()
     match = _STATED.fullmatch(stated.strip()) if isinstance(stated, str) else None
     if match is None:
-        own = contract.version
-        example = f'"{own}", or a range, such as ">={own},<{contract.major + 2}.0"'
+        version = contract.version
+        example = f'"{version}", or a range, such as ">={version},<{contract.major + 2}.0"'
         return "contract-invalid", f"{STATEMENT} is {stated!r}; write it as text, such as {example}"
     if match[3] and _numbers(match[2]) >= _numbers(match[3]):
         return "contract-invalid", f"{STATEMENT} is {stated!r}, a range that no version is in"

@@ -71,13 +71,13 @@ def _entries_of_importlib(group: str) -> list[PluginEntry]:
 
 
 def _entries_in_folders(group: str) -> Iterator[PluginEntry]:
-    seen = set()
+    names_seen = set()
     for folder in sys.path:
         for path in _information(Path(folder)):
             distribution = re.sub(r"[-_.]+", "-", path.stem.partition("-")[0]).lower()
-            if distribution in seen:
+            if distribution in names_seen:
                 continue
-            seen.add(distribution)
+            names_seen.add(distribution)
             if pairs := _pairs(text_of(path / "entry_points.txt"), group):
                 stated = stated_in(path)
                 name, version = stated.get("name", distribution), stated.get("version", "")

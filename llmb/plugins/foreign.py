@@ -54,13 +54,13 @@ def imported_folder(folder: Path) -> Path:
 
 def refuse_foreign(folder: Path, load: Callable[[], Plugins]) -> None:
     """Raise UsageError for an installation of another tool, with the command that imports it."""
-    found = find_foreign(folder, load)
-    if found is None:
+    install = find_foreign(folder, load)
+    if install is None:
         return
-    imported = imported_folder(found.folder)
+    imported = imported_folder(install.folder)
     if (imported / CONFIG_FILE).is_file():
         hint = f"it was imported into {imported}: use --install {shlex.quote(str(imported))}"
     else:
-        hint = f"to use it here, run: llmb-install import {shlex.quote(str(found.folder))}"
-    message = f"{folder / CONFIG_FILE}: this file belongs to {found.tool}, not to llmb"
-    raise UsageError(message, hint=hint, code=CODE, key="LLMB_INSTALL", value=str(found.folder))
+        hint = f"to use it here, run: llmb-install import {shlex.quote(str(install.folder))}"
+    message = f"{folder / CONFIG_FILE}: this file belongs to {install.tool}, not to llmb"
+    raise UsageError(message, hint=hint, code=CODE, key="LLMB_INSTALL", value=str(install.folder))

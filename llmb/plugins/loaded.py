@@ -121,12 +121,13 @@ class Plugins:
 
     def notes(self, source: str) -> list[str]:
         """Return what the maintainers of a plugin should know although it works."""
-        stated, own = self.contract(source), self.own_contract
-        if not stated or (major := major_for(stated, own)) >= own.major:
+        stated, contract = self.contract(source), self.own_contract
+        if not stated or (major := major_for(stated, contract)) >= contract.major:
             return []
         return [
-            f"made for contract {stated}, which llmb adapts to {own.version}, for at least a year"
-            f" from {own.adapters[major].since}: docs/plugin-contract.md has what to change"
+            f"made for contract {stated}, which llmb adapts to {contract.version}, for at least a"
+            f" year from {contract.adapters[major].since}: docs/plugin-contract.md has what to"
+            " change"
         ]
 
     def names(self, hook: str) -> dict[str, list[str]]:
@@ -168,8 +169,8 @@ class Plugins:
         held, lost = settle(claims, "workload", "workload-duplicate", self.is_own)
         accepted, conflicts = without_conflicts(held, self.is_own)
         self._refuse(*lost, *conflicts)
-        known = (self._with_frameworks(claim) for claim in accepted)
-        return {claim.name: claim for claim in known if claim is not None}
+        completed_offers = (self._with_frameworks(claim) for claim in accepted)
+        return {claim.name: claim for claim in completed_offers if claim is not None}
 
     @cached_property
     def frameworks(self) -> dict[str, api.Framework]:
@@ -179,8 +180,8 @@ class Plugins:
     @property
     def windows(self) -> dict[str, tuple[float, float]]:
         """The ``window`` of each framework that has its own, by its name."""
-        found = ((name, framework.window) for name, framework in self.frameworks.items())
-        return {name: window for name, window in found if window is not None}
+        windows = ((name, framework.window) for name, framework in self.frameworks.items())
+        return {name: window for name, window in windows if window is not None}
 
     def _with_frameworks(self, offer: Offer) -> Offer | None:
         """Return the offer with every framework, or None if its own cannot be used."""

@@ -127,9 +127,9 @@ class Backlog(Generic[T]):
         return self._counted(results)
 
     def _send_new(self, places: int, on_result: OnResult) -> list[SubmitResult]:
-        items, rest = self.items[:places], self.items[places:]
+        items, later_items = self.items[:places], self.items[places:]
         sent = self.send(items, on_result)
-        self.items, self.interrupted = (*sent.untried, *rest), sent.interrupted
+        self.items, self.interrupted = (*sent.untried, *later_items), sent.interrupted
         self.turned_away += tuple(result.run for result in sent.results if result.is_turned_away)
         results = self._counted(sent.results)
         # Jobs of which a refusal keeps the others back are left to the user.

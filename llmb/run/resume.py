@@ -54,10 +54,10 @@ def remaining(
     other nodes than before has its run nevertheless.
     """
     runs = {"done": succeeded, "live": live, "unsent": unsent}
-    found: dict[str, list[RunRecord]] = {kind: [] for kind in runs}
+    matches_by_kind: dict[str, list[RunRecord]] = {kind: [] for kind in runs}
     jobless = [*items]
     for key in (_key_on_nodes, planned_key):
-        used = {run.id for matches in found.values() for run in matches}
+        used = {run.id for matches in matches_by_kind.values() for run in matches}
         unused = {
             kind: grouped((key(run), run) for run in members if run.id not in used)
             for kind, members in runs.items()
@@ -68,6 +68,6 @@ def remaining(
             if kind is None:
                 jobless.append(item)
             else:
-                found[kind].append(unused[kind][key(item)].pop(0))
-    matched = {kind: tuple(matches) for kind, matches in found.items()}
+                matches_by_kind[kind].append(unused[kind][key(item)].pop(0))
+    matched = {kind: tuple(matches) for kind, matches in matches_by_kind.items()}
     return Remaining(items=tuple(jobless), **matched)

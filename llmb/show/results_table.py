@@ -121,8 +121,8 @@ def _other_metrics(results: Iterable[Result]) -> list[MetricSpec]:
     specs: dict[MetricSpec, None] = {}
     for result in results:
         for name, measured in result.metrics.measured.items():
-            known = name in TRAINING_BY_NAME or name in ENERGY_BY_NAME
-            if not known and name != result.metrics.headline:
+            is_known = name in TRAINING_BY_NAME or name in ENERGY_BY_NAME
+            if not is_known and name != result.metrics.headline:
                 specs[MetricSpec(name=name, unit=measured.unit, better=measured.better)] = None
     return list(specs)[:_MOST_OTHERS]
 

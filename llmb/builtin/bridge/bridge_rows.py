@@ -140,10 +140,10 @@ class BridgeSize:
         """Return the files that the library reads, by repository."""
         files = [] if self.tokenizer is None else [self.tokenizer]
         if self.hub is not None:
-            own = HubFiles(
+            repository_files = HubFiles(
                 repository=self.hub, files=self.files, revision=self.revision, gated=self.gated
             )
-            files.insert(0, own)
+            files.insert(0, repository_files)
         return files
 
     def function_of(self, row: BridgeRow, scale: int, gpu: str, dtype: str) -> str | None:

@@ -220,11 +220,11 @@ def _has_begun(run: RunRecord) -> bool:
 
 def _has_ended(run: RunRecord) -> bool:
     try:
-        seen = journal.read(run.place)
+        entry = journal.read(run.place)
     except LlmbError as error:  # the runner, if there is one, will find the request
         console.warn_once(error.message)
         return False
-    return seen is not None and seen.end is not None
+    return entry is not None and entry.end is not None
 
 
 def find_hardware(config: ClusterConfig) -> Hardware:

@@ -150,12 +150,12 @@ def _wait(directory: Path) -> str:
     """Wait until the run in ``directory`` has ended, whichever supervisor started it. Return its
     end as text.
     """
-    seen = journal.read(directory)
-    if seen is None:
+    entry = journal.read(directory)
+    if entry is None:
         return "has not started"
-    while seen.end is None and not journal.is_abandoned(seen):
+    while entry.end is None and not journal.is_abandoned(entry):
         time.sleep(POLL)
-    end = seen.end or journal.settle(directory, seen)
+    end = entry.end or journal.settle(directory, entry)
     return f"{end.state} {end.reason}".rstrip()
 
 

@@ -298,8 +298,8 @@ class Poller:
         """
         if state.state == TIMEOUT:
             lines = bashscript.read_lines(view.run.script)
-            asked = next((line.removeprefix(_TIME) for line in lines if line.startswith(_TIME)), "")
-            limit = clock(seconds(asked) or view.run.launch.time_limit)
+            text = next((line.removeprefix(_TIME) for line in lines if line.startswith(_TIME)), "")
+            limit = clock(seconds(text) or view.run.launch.time_limit)
             return replace(state, reason=f"ran longer than its limit of {limit}")
         if state.state == "NODE_FAIL":
             return replace(state, reason=self._failed_node(view.run, state))

@@ -164,10 +164,10 @@ def _refused(client: Client, options: Mapping[str, str | None]) -> str | None:
         *(f"--{name}" if v is None else f"--{name}={v}" for name, v in options.items()),
     ]
     try:
-        done = client.run([*argv, "--wrap=true"], timeout=client.ask_seconds)
+        completed = client.run([*argv, "--wrap=true"], timeout=client.ask_seconds)
     except SilentError:  # the submission itself will show it
         return None
     # A full queue says nothing about this job: it is taken when others have ended.
-    if done.code == 0 or full_queue(done.err) is not None:
+    if completed.code == 0 or full_queue(completed.err) is not None:
         return None
-    return refusal(done.err) or f"sbatch ended with exit code {done.code}"
+    return refusal(completed.err) or f"sbatch ended with exit code {completed.code}"

@@ -84,12 +84,12 @@ def faults_of_variables(config: ClusterConfig, client: Client, *, asks: bool) ->
     if name is None:
         return
     selected, configured = client.environ[name], client.cluster
-    asked = configured if configured is not None or not asks else cluster_name(client)
-    if asked is None or asked == selected:
+    cluster = configured if configured is not None or not asks else cluster_name(client)
+    if cluster is None or cluster == selected:
         return
     fix = f"set slurm.clusters: {selected}, or " if is_one_cluster(selected) else ""
     yield Fault(
-        message=f"{name} is {selected}, and llmb submits to the Slurm cluster {asked}",
+        message=f"{name} is {selected}, and llmb submits to the Slurm cluster {cluster}",
         place=line_in_config(
             config.llmb_install, "slurm", *(["clusters"] if configured is not None else [])
         ),
@@ -158,11 +158,11 @@ def _slurm_faults(
     if partitions.unknown_nodes(by_partition, names):
         by_partition = patience.wait(client, by_partition, names)
         faults, refused = _judge(launches, setting, client, by_partition)
-    unknown = partitions.unknown_nodes(by_partition, names)
-    doubted = [refusal for refusal in refused if unknown and refusal.is_of_nodes]
+    unknown_nodes = partitions.unknown_nodes(by_partition, names)
+    doubted = [refusal for refusal in refused if unknown_nodes and refusal.is_of_nodes]
     states = partitions.out_of_service(by_partition)
     faults += [refusal.fault_with(states) for refusal in refused if refusal not in doubted]
-    return [*faults, partitions.unknown_fault(unknown)] if doubted else faults
+    return [*faults, partitions.unknown_fault(unknown_nodes)] if doubted else faults
 
 
 def _judge(

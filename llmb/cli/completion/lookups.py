@@ -63,8 +63,10 @@ def _state(folder: Path) -> str:
 
 def sessions(config: ClusterConfig) -> Iterator[tuple[str, str]]:
     """Names of sessions, or ids of those without one, the newest first, and their commands."""
-    kept = list((config.runs_root / SESSIONS).glob("*.json"))
-    for path in sorted(kept, key=lambda path: (path.stem[:_DAY], len(path.stem), path.stem))[::-1]:
+    records = list((config.runs_root / SESSIONS).glob("*.json"))
+    for path in sorted(records, key=lambda path: (path.stem[:_DAY], len(path.stem), path.stem))[
+        ::-1
+    ]:
         session = files.read_json_if_sound(path)
         if isinstance(session, dict):
             yield str(session.get("name") or path.stem), str(session.get("command") or "")

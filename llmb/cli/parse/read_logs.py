@@ -245,14 +245,16 @@ def _warn_of_copies(results: Iterable[Result]) -> None:
     """
     import filecmp
 
-    others: dict[tuple[str | None, str, int], Path] = {}
+    first_logs: dict[tuple[str | None, str, int], Path] = {}
     for result in results:
         log = Path(result.identity.path)
         if result.identity.run is not None or result.status != SUCCESS or not log.is_file():
             continue
-        other = others.setdefault((result.identity.session, log.name, log.stat().st_size), log)
-        if other is not log and filecmp.cmp(other, log, shallow=False):
-            say(f"warning: {log} has the bytes of {other}: a copy is no repeat, remove it")
+        first_log = first_logs.setdefault(
+            (result.identity.session, log.name, log.stat().st_size), log
+        )
+        if first_log is not log and filecmp.cmp(first_log, log, shallow=False):
+            say(f"warning: {log} has the bytes of {first_log}: a copy is no repeat, remove it")
 
 
 def _with_path(result: Result, shown: Mapping[Path, Path]) -> Result:
@@ -319,8 +321,8 @@ def _results(
     remaining = [log for log in foreign if log not in results]
     # The functions of a plugin's framework, which workloads have, cannot be sent to others.
     has_functions = context.plugins.has_hook("llmb_frameworks")
-    found = [read(log) for log in remaining] if has_functions else map_many(read, remaining)
-    results |= dict(zip(remaining, found, strict=True))
+    read_results = [read(log) for log in remaining] if has_functions else map_many(read, remaining)
+    results |= dict(zip(remaining, read_results, strict=True))
     return [
         results[log] if log in results else _recorded(context, log, recorded[log], window)
         for log in logs

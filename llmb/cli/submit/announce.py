@@ -68,8 +68,8 @@ def _name(run: RunRecord) -> str:
     """Return the name of the run's folder, on a terminal shortened to what fits in a line."""
     if not sys.stderr.isatty():
         return run.name
-    taken = len(f"  {run.id}  ")
-    return shorten(run.name, max(shutil.get_terminal_size().columns - taken, _LEAST_NAME))
+    width = len(f"  {run.id}  ")
+    return shorten(run.name, max(shutil.get_terminal_size().columns - width, _LEAST_NAME))
 
 
 def sum_up(
@@ -103,9 +103,9 @@ def sum_up(
 def _why_full(backlog: Backlog[Any], submitted: int) -> str:
     if backlog.full is not None:
         return backlog.full.message
-    others = len(backlog.others) + backlog.under_way
-    earlier = f", and {others} {'was' if others == 1 else 'were'} there before"
-    return f"at most {backlog.limit} of your runs are in the queue{earlier if others else ''}"
+    other_runs = len(backlog.others) + backlog.under_way
+    earlier = f", and {other_runs} {'was' if other_runs == 1 else 'were'} there before"
+    return f"at most {backlog.limit} of your runs are in the queue{earlier if other_runs else ''}"
 
 
 def print_submitted(runs: Sequence[RunRecord], fmt: str) -> None:

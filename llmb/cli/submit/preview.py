@@ -150,8 +150,8 @@ def _print_jobs(context: CliContext, items: Sequence[Prepared], fmt: str) -> Non
         columns = {f"{_OWN}.{name}": job.parameters.get(name) for name in swept}
         trained_by = _framework(item, context.workloads[job.workload])
         framework = " ".join(filter(None, (trained_by, job.release))) or None
-        own = {"framework": framework, **columns, "changed": changed}
-        rows.append({**job_data(job, fields), **own})
+        cells = {"framework": framework, **columns, "changed": changed}
+        rows.append({**job_data(job, fields), **cells})
     if fmt != "csv":
         rows = _repeats_as_one(rows)
     print_runs(_columns(fmt, rows, swept), rows, fmt, name="workload", below="changed")

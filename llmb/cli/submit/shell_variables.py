@@ -138,8 +138,8 @@ def name_unread(environ: Mapping[str, str], variables: Variables) -> None:
     read_always = names_that_set(variables, SLURM_ARGS)
     if launch := list(unread(environ, variables, (*read_always, *without_setting))):
         say(f"note: only `submit -w W -s SIZE` reads these variables: {', '.join(launch)}")
-    if others := list(unread(environ, variables, variables.keys() - without_setting)):
-        say(f"note: not used: {', '.join(others)}")
+    if unused := list(unread(environ, variables, variables.keys() - without_setting)):
+        say(f"note: not used: {', '.join(unused)}")
 
 
 def name_unpassed(context: CliContext, env: Iterable[str], environ: Mapping[str, str]) -> None:
@@ -147,8 +147,10 @@ def name_unpassed(context: CliContext, env: Iterable[str], environ: Mapping[str,
 
     ``env``: the pairs of ``--env``, which a job gets.
     """
-    given = {pair.partition("=")[0] for pair in env}
-    names = sorted(name for name in environ if name.startswith("NCCL_") and name not in given)
+    passed_names = {pair.partition("=")[0] for pair in env}
+    names = sorted(
+        name for name in environ if name.startswith("NCCL_") and name not in passed_names
+    )
     if not names:
         return
     passed = context.config.pass_environment

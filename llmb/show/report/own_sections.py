@@ -30,19 +30,22 @@ def _sustained(results: Sequence[Result]) -> Iterator[ReportSection]:
 
 
 def _energy(results: Sequence[Result]) -> Iterator[ReportSection]:
-    known = [
+    energies = [
         spec for spec in ENERGY if any(spec.name in result.metrics.measured for result in results)
     ]
     rows = [
-        (result.identity.name, *(_cell(result.metrics.measured.get(spec.name)) for spec in known))
+        (
+            result.identity.name,
+            *(_cell(result.metrics.measured.get(spec.name)) for spec in energies),
+        )
         for result in results
-        if any(spec.name in result.metrics.measured for spec in known)
+        if any(spec.name in result.metrics.measured for spec in energies)
     ]
     if rows:
         yield ReportSection(
             title="Energy and cost",
             text=f"{ENERGY_NOTE[:1].upper()}{ENERGY_NOTE[1:]}.",
-            columns=("run", *(f"{spec.name} ({spec.unit})" for spec in known)),
+            columns=("run", *(f"{spec.name} ({spec.unit})" for spec in energies)),
             rows=tuple(rows),
         )
 

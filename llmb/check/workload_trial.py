@@ -98,14 +98,13 @@ def faults_of(
         for number, row in enumerate(size.rows):
             at = key("sizes", name, "rows", number)
             of_row = list(_jobs(case, name, row, at, plugins.gpu_types))
-            jobs += [item for item in of_row if isinstance(item, api.Job)]
+            row_jobs = [item for item in of_row if isinstance(item, api.Job)]
+            jobs += row_jobs
             jobs_and_faults += [
                 *_unknown_types(row, key(*at.path, "gpu"), plugins.gpu_types),
                 *of_row,
+                *_without_program(workload, row_jobs, plugins, at),
             ]
-            jobs_and_faults += _without_program(
-                workload, [item for item in of_row if isinstance(item, api.Job)], plugins, at
-            )
         own_settings = settings_for(sections, source)
         tried = [(job, replace(_site(job), plugins=own_settings)) for job in _tried(jobs, workload)]
         jobs_and_faults += _hook_faults(workload, tried, plugins, source)

@@ -7,6 +7,7 @@ from llmb.cli.context import CliContext
 from llmb.contract.job import Job
 from llmb.contract.state import COMPLETED
 from llmb.core.grouping import grouped
+from llmb.kit.seen_state import last_seen
 from llmb.plan.estimate import Alike, JobEstimate, alike, estimate_job, occupied_gpus
 from llmb.plan.repeats import once_for_repeats
 from llmb.run import store
@@ -34,8 +35,7 @@ def past_of(context: CliContext, jobs: Sequence[Job]) -> dict[Alike, float]:
         (alike(run.job), state.ended - state.started)
         for workload, name in dict.fromkeys((job.workload, job.experiment_name) for job in jobs)
         for run in store.runs_of(context.config, workload, name)
-        if (state := store.seen_state(run)) is not None
-        and state.state == COMPLETED
+        if (state := last_seen(run)).state == COMPLETED
         and state.started is not None
         and state.ended is not None
     )

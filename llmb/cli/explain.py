@@ -24,6 +24,7 @@ from llmb.judge.explain import WIDTH, Subject, explain
 from llmb.judge.export import Baseline
 from llmb.judge.judge import pool_key
 from llmb.judge.reference import References
+from llmb.kit.seen_state import last_seen
 from llmb.measure.failure_causes import Cause
 from llmb.measure.find_logs import log_of
 from llmb.measure.result import Result
@@ -116,7 +117,7 @@ def _subject(
     (subject,) = (result for result in results if result.identity.run == run.id)
     spec = spec_of(context, run)
     cause, fix = _cause(run, subject) if subject.is_failure else ("", "")
-    if not subject.is_failure and (state := store.seen_state(run)) is not None and not state.is_end:
+    if not subject.is_failure and not (state := last_seen(run)).is_end:
         fix = _filled_in(state.fix, run)  # of its scheduler's reason for waiting
     return Subject(
         result=subject,

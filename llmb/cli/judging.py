@@ -18,10 +18,11 @@ from llmb.judge.export import Baseline
 from llmb.judge.judge import judge
 from llmb.judge.sustained import with_sustained
 from llmb.judge.verdict_causes import EXPLAINED, with_causes
+from llmb.kit.seen_state import last_seen
 from llmb.measure.result import Result
 from llmb.measure.summary import can_keep
 from llmb.plan.published import check_release
-from llmb.run.polling import last_seen, try_poll
+from llmb.run.polling import try_poll
 
 _WORTH_FORKS = 100  # runs without a summary
 

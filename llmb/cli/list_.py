@@ -289,11 +289,13 @@ def _print_published(
             print_all(columns, figures, fmt)
         say(f"{count} published figures" if count else "no published figures")
         return
-    disagreements = []
-    for key in figures_by_key:
-        disagreements += recompute.disagreements(
-            figures_by_key[key], context.workloads[key], partial(own_flops, context, key)
+    disagreements = [
+        disagreement
+        for key, key_figures in figures_by_key.items()
+        for disagreement in recompute.disagreements(
+            key_figures, context.workloads[key], partial(own_flops, context, key)
         )
+    ]
     print_all(listing.CHECKED, listing.checked(disagreements), fmt)
     rows = len({disagreement.figure for disagreement in disagreements})
     verdict = (

@@ -13,8 +13,8 @@ from llmb.contract.record import RunRecord
 from llmb.contract.state import JobState
 from llmb.core import files
 from llmb.errors import LlmbError
+from llmb.kit.seen_state import last_seen
 from llmb.run.follow import OnRound
-from llmb.run.polling import last_seen
 
 EVERY = 30  # seconds from one version of the page to the next, and after which a browser reloads it
 _PAUSES = 20  # a page that takes a second to write is written every 20 seconds at most

@@ -191,24 +191,23 @@ def _reader(
     """Return the reader of the run's log, or the reason why its plugin cannot name one."""
     workload = context.workloads.get(run.job.workload)
     missing = f"no installed plugin offers {run.job.workload}"
+    before = stored.log_reader if stored is not None else kept_reader(run)
     if workload is not None:
         try:
             reader = _as_submitted(context.log_reader(workload, run), run, stored)
-            return _with_failures(reader, run, stored), ""
+            return _with_failures(reader, before), ""
         except LlmbError as error:
             missing = error.message
             console.warn_once(
                 f"{missing}: its logs are read as before, or as a format that llmb knows"
             )
-    before = stored.log_reader if stored is not None else kept_reader(run)
     if before is not None:
         return before, ""
     return LogReader(failures=context.plugins.failures), missing
 
 
-def _with_failures(reader: LogReader, run: RunRecord, stored: summary.Summary | None) -> LogReader:
-    """Return ``reader`` with the causes of plugins that have been removed since."""
-    before = stored.log_reader if stored is not None else kept_reader(run)
+def _with_failures(reader: LogReader, before: LogReader | None) -> LogReader:
+    """Return ``reader`` with the causes of plugins that have been removed since ``before``."""
     kinds = {failure.kind for failure in reader.failures}
     removed = [
         failure

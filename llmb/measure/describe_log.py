@@ -294,21 +294,15 @@ def _completed(settings: Settings, workload: Workload) -> Settings:
     rows = [
         row
         for row in size.rows
-        if settings.scale in row.scales.counts and settings.dtype in row.dtype
+        if settings.scale in row.scales.counts
+        and settings.dtype in row.dtype
+        and (settings.gpu_type is None or row.fits(settings.gpu_type, settings.dtype))
     ]
-    rows = [
-        row
-        for row in rows
-        if settings.gpu_type is None or row.fits(settings.gpu_type, settings.dtype)
-    ]
-    layers, batches = (
-        {row.layers for row in rows},
-        {row.batch(settings.scale) for row in rows if not row.strong_scaling},
-    )
-    only_layers = settings.num_layers or (layers.pop() if len(layers) == 1 else None)
+    layers = {row.layers for row in rows}
+    batches = {row.batch(settings.scale) for row in rows if not row.strong_scaling}
     settings = replace(
         settings,
-        num_layers=only_layers,
+        num_layers=settings.num_layers or (layers.pop() if len(layers) == 1 else None),
         gbs=settings.gbs or (batches.pop() if len(batches) == 1 else None),
         parameters=_parameters_of(settings, workload.parameters_of(settings.model_size)),
     )

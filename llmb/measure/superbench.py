@@ -278,10 +278,8 @@ def with_figures(metrics: Metrics, samples: Samples) -> Metrics:
 
 def unit_of(name: str) -> tuple[str, Better]:
     """Return the unit of a metric of superbench, empty if its name does not show it."""
-    for pattern, unit, better in _UNITS:
-        if pattern.search(name):
-            return unit, better
-    return "", "higher"
+    units = ((unit, better) for pattern, unit, better in _UNITS if pattern.search(name))
+    return next(units, ("", "higher"))
 
 
 def _metric(name: str) -> str:

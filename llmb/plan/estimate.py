@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Estimates the GPU-hours of jobs from past runs, else published step times, else limits. Pure."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
@@ -106,9 +107,7 @@ def limit_warnings(jobs: Sequence[Job], estimates: Sequence[JobEstimate]) -> Ite
 
 
 def total(estimates: Sequence[JobEstimate]) -> TotalEstimate:
-    counts: dict[How, int] = {PAST: 0, PUBLISHED: 0, LIMIT: 0}
-    for job_estimate in estimates:
-        counts[job_estimate.how] += 1
+    counts = Counter(job_estimate.how for job_estimate in estimates)
     return TotalEstimate(
         gpu_hours=sum(job_estimate.gpu_hours for job_estimate in estimates),
         most=sum(job_estimate.most for job_estimate in estimates),

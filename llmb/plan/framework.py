@@ -299,15 +299,17 @@ def releases_of(
     framework: Framework, rows: RowsBySize, size: str, gpu: str, dtypes: Collection[str] = ()
 ) -> list[str]:
     """Return the releases that have ``size`` on ``gpu`` with all ``dtypes``, newest first."""
-    by_release = dict[str, set[str]]()
-    for release, release_rows in rows.get(size, {}).items():
-        for row in release_rows:
-            if gpu in row.gpu or ANY_GPU in row.gpu:
-                by_release.setdefault(release, set()).update(row.dtype)
+    by_release = {
+        release: {
+            dtype for row in release_rows if {gpu, ANY_GPU} & {*row.gpu} for dtype in row.dtype
+        }
+        for release, release_rows in rows.get(size, {}).items()
+    }
     return [
         name
         for name, available in by_release.items()
-        if all(
+        if available
+        and all(
             not available.isdisjoint((dtype, *framework.spellings.get(dtype, ())))
             for dtype in dtypes
         )

@@ -127,17 +127,14 @@ def on_this_cluster(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
     Scales are those that a job can have here, or all of the GPU type if it can have none.
     """
-    shown = []
-    for row in rows:
-        cluster = row["here"]
-        shown.append(
-            {
-                **row,
-                "dtypes": cluster["dtypes"] or None,
-                "scales": cluster["scales"] or cluster["all_scales"] or None,
-            }
-        )
-    return shown
+    return [
+        {
+            **row,
+            "dtypes": row["here"]["dtypes"] or None,
+            "scales": row["here"]["scales"] or row["here"]["all_scales"] or None,
+        }
+        for row in rows
+    ]
 
 
 def declared(workload: Workload) -> Iterator[str]:

@@ -15,7 +15,7 @@ from llmb.contract.cluster import Cluster
 from llmb.contract.record import RunRecord
 from llmb.core import files
 from llmb.errors import LlmbError
-from llmb.run import store
+from llmb.kit.seen_state import last_seen
 from llmb.run.polling import poll
 from llmb.run.submission import Sent, SubmitResult
 
@@ -34,7 +34,7 @@ def open_runs(cluster: Cluster, runs: Sequence[RunRecord]) -> list[RunRecord]:
         for run in runs
         if run.origin is None
         and files.owner(run.directory) in (None, os.getuid())
-        and not ((state := store.seen_state(run)) is not None and state.is_end)
+        and not last_seen(run).is_end
     ]
     states = poll(cluster, candidates) if candidates else {}
     return [run for run in candidates if not states[run.id].is_over]

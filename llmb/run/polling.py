@@ -15,7 +15,7 @@ from llmb.contract.state import (
 )
 from llmb.core import files
 from llmb.errors import LlmbError
-from llmb.kit.seen_state import last_seen as last_seen
+from llmb.kit.seen_state import last_seen
 from llmb.run import store
 from llmb.run.reconcile import recover, unless_elsewhere
 
@@ -25,11 +25,7 @@ def poll(cluster: Cluster, runs: Sequence[RunRecord]) -> dict[str, JobState]:
 
     Runs of a killed submitter are recovered first: a run that the cluster knows gets its id.
     """
-    states = {
-        run.id: last
-        for run in runs
-        if (last := store.seen_state(run)) is not None and last.is_final
-    }
+    states = {run.id: last for run in runs if (last := last_seen(run)).is_final}
     # An end that was stored is never asked again: a cluster may forget its old jobs.
     live = [run for run in runs if run.id not in states]
     # A run without an id may be a job all the same, if its submitter was killed before it wrote it.

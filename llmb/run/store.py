@@ -20,7 +20,7 @@ from llmb.core.node_lists import expand
 from llmb.core.values import dataclass
 from llmb.errors import LlmbError, UsageError
 from llmb.kit.bashscript import SCHEDULER_ID
-from llmb.kit.seen_state import STATE as STATE, seen_state as seen_state
+from llmb.kit.seen_state import STATE as STATE, last_seen, seen_state as seen_state
 
 _MOST = 1 << 20  # bytes of the file of a script's first act
 _PATIENCE = 5.0  # seconds for another process, which writes a state
@@ -187,8 +187,7 @@ def save_state(run: RunRecord, state: JobState) -> JobState:
     # Two pollers may see different states at the same time. Under the lock the later one finds an
     # end that the other has stored, and an end is never overwritten.
     with locks.hold(run.place, "state", wait=_PATIENCE):
-        newest = seen_state(run)
-        if newest is not None and newest.is_final:
+        if (newest := last_seen(run)).is_final:
             return newest
         files.write_json(
             run.place / STATE, typed.keeping(state, files.read_json_if_sound(run.place / STATE))
@@ -198,8 +197,7 @@ def save_state(run: RunRecord, state: JobState) -> JobState:
 
 def forget_full_queue(run: RunRecord) -> None:
     """Remove the state of a run that a full queue turned away, before it is submitted again."""
-    last = seen_state(run)
-    if last is not None and last.state == NOT_SUBMITTED:
+    if last_seen(run).state == NOT_SUBMITTED:
         with contextlib.suppress(OSError):
             (run.place / STATE).unlink()
 

@@ -26,8 +26,9 @@ from llmb.contract.state import COMPLETED, LOST, NOT_SUBMITTED, TIMEOUT
 from llmb.contract.switches import parse_clock
 from llmb.core import files
 from llmb.errors import RUN_FAILED, Fault, LlmbError, PreflightError, UsageError, describe
+from llmb.kit.seen_state import last_seen
 from llmb.measure.result import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result
-from llmb.run import follow, retry as retrying, store
+from llmb.run import follow, retry as retrying
 from llmb.run.backlog import Backlog, OnResult, open_runs
 from llmb.run.named_nodes import NamedNodes
 from llmb.run.polling import poll
@@ -57,12 +58,7 @@ def wait(context: CliContext, runs: tuple[str, ...], retries: int, output: Path 
     selected = context.runs(runs)
     # selected by stored states, without a new poll: a run that failed since is waited for too
     if not runs:
-        stored = [store.seen_state(run) for run in selected]
-        selected = [
-            run
-            for run, state in zip(selected, stored, strict=True)
-            if state is None or not state.is_end
-        ]
+        selected = [run for run in selected if not last_seen(run).is_end]
     if not selected:
         say("every run has ended; llmb-run results shows the results" if context.runs() else NO_RUN)
         return 0
@@ -236,11 +232,7 @@ def _choose(
         run = record.load(old.directory)
         if not _is_retriable(result):
             continue
-        if (
-            not named
-            and (state := store.seen_state(run)) is not None
-            and state.state == states.CANCELLED
-        ):
+        if not named and last_seen(run).state == states.CANCELLED:
             cancelled += 1
             continue
         say(f"{run.id} attempt {run.attempt}: {result.reason or 'failed'}")
@@ -405,11 +397,7 @@ def _able(
 
 def _warn_of_limits(runs: Sequence[record.RunRecord]) -> None:
     """Warn of runs that their time limit ended: the next attempt has the same limit."""
-    ended = [
-        run.id
-        for run in runs
-        if (end := store.seen_state(run)) is not None and end.state == TIMEOUT
-    ]
+    ended = [run.id for run in runs if last_seen(run).state == TIMEOUT]
     if ended:
         command = f"llmb-run jobs retry {' '.join(ended)} --time-limit HH:MM:SS"
         say(f"warning: {', '.join(ended)} reached the time limit. Set another one: {command}")

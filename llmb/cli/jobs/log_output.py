@@ -22,8 +22,8 @@ from llmb.contract.state import LOST, JobState
 from llmb.core import console, files
 from llmb.core.scan import is_packed, open_log, read_chunks, strip_escapes
 from llmb.errors import UsageError, os_errors
+from llmb.kit.seen_state import last_seen
 from llmb.measure.find_logs import as_kept, log_of
-from llmb.run.polling import last_seen
 
 
 @click.command("logs")

@@ -15,8 +15,9 @@ from llmb.contract.state import COMPLETED, NOT_SUBMITTED, JobState
 from llmb.core import locks
 from llmb.core.names import listed
 from llmb.core.process import ProcessId
+from llmb.kit.seen_state import last_seen
 from llmb.run import sessions, store
-from llmb.run.polling import last_seen, poll, try_poll
+from llmb.run.polling import poll, try_poll
 from llmb.run.prepare import Prepared
 from llmb.run.resume import Remaining, planned_key, remaining
 from llmb.run.sessions import SessionRuns

@@ -6,7 +6,6 @@
 """
 
 import json
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -64,7 +63,7 @@ def with_event(run: MlPerf | None, line: Line) -> MlPerf | None:
 
 def _number(value: Any) -> float | None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and math.isfinite(value) and 0 < value < _MOST else None
+    return float(value) if is_number and 0 < value < _MOST else None
 
 
 def with_mlperf(metrics: Metrics, samples: Samples) -> Metrics:

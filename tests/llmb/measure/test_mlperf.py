@@ -55,6 +55,11 @@ def test_a_run_that_reached_its_target(tmp_path: Path) -> None:
     assert got.metrics.mean("samples_per_second") == pytest.approx(2320253 / 462.76)
 
 
+def test_a_number_of_hundreds_of_digits_is_ignored(tmp_path: Path) -> None:
+    got = read(tmp_path, event("train_samples", 1744838717900, "1" + "0" * 400) + run())
+    assert got.metrics.mean("samples_per_second") == pytest.approx(2320253 / 462.76)
+
+
 def test_the_time_of_a_run_that_began_again_is_that_of_its_last_attempt(tmp_path: Path) -> None:
     killed = event("init_start", 1744838000000) + event("run_start", 1744838100000)
     again = event("init_start", 1744838701000) + run(rates=(5.0, 7.0, 6.0))

@@ -4,7 +4,7 @@
 import itertools
 import shlex
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -89,14 +89,19 @@ def print_folded(columns: Sequence[Column], rows: Sequence[Row], fmt: str) -> No
         print_all(columns, rows, fmt)
         return
     width = output_width()
-    optional = [column for column in columns if column.optional]
-    for count in range(len(optional), -1, -1):
-        shown = [column for column in columns if not column.optional or column in optional[:count]]
+    for shown in _choices(columns):
         text = render(shown, rows, "table", width=width)
         if max(map(len, text.splitlines())) <= width:
             break
     console.echo(text, nl=False, coloured=True)
     _name_omitted(_without(columns, shown), width)
+
+
+def _choices(columns: Sequence[Column]) -> Iterator[list[Column]]:
+    """Yield all columns, then fewer and fewer: the rightmost optional one is omitted first."""
+    optional = [column for column in columns if column.optional]
+    for count in range(len(optional), -1, -1):
+        yield [column for column in columns if not column.optional or column in optional[:count]]
 
 
 def _without(columns: Sequence[Column], shown: Sequence[Column]) -> tuple[str, ...]:
@@ -151,9 +156,7 @@ def fit(
     cells = [{column.key: column.cell(row) for column in columns} for row in rows]
     rows = [{**line, name: row[name]} for line, row in zip(cells, rows, strict=True)]
     columns = [column if column.key == name else replace(column, show=str) for column in columns]
-    optional = [column for column in columns if column.optional]
-    for count in range(len(optional), -1, -1):
-        shown = [column for column in columns if not column.optional or column in optional[:count]]
+    for shown in _choices(columns):
         named = _named(shown, rows, width, name, below, longest)
         if named is not None and (text := _drawn(shown, named, width, below)) is not None:
             break

@@ -75,12 +75,12 @@ class _Peers:
     """The runs of one GPU type that others are compared with: all that passed, or else all."""
 
     passed: bool
-    runs: list[Result] = field(default_factory=list)
+    runs: list[Result]
     #: The values of each condition, with the number of runs that have it.
     values: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     numbers: dict[str, float] = field(default_factory=dict)
-    good_nodes: set[str] = field(default_factory=set)  #: the nodes of runs that passed
-    slow_runs: Counter[str] = field(default_factory=Counter)  #: by node
+    good_nodes: set[str]  #: the nodes of runs that passed
+    slow_runs: Counter[str]  #: by node
 
     @property
     def called(self) -> str:
@@ -137,16 +137,16 @@ def _find_peers(results: Sequence[Result]) -> dict[str | None, _Peers]:
     peers_by_type = {}
     for kind, runs in measured.items():
         passing = [run for run in runs if run.verdict.word == PASS]
-        peers = _Peers(passed=bool(passing), runs=passing or runs)
+        slow = [run for run in runs if run.verdict.word in _SLOW]
+        peers_by_type[kind] = peers = _Peers(
+            passed=bool(passing),
+            runs=passing or runs,
+            good_nodes={host for run in passing if run.log for host in run.log.hosts},
+            slow_runs=Counter(host for run in slow if run.log for host in run.log.hosts),
+        )
         for run in peers.runs:
             for condition in _CONDITIONS:
                 _count(peers, condition, run)
-        for run in passing:
-            peers.good_nodes.update(run.log.hosts if run.log is not None else ())
-        peers.slow_runs.update(
-            host for run in runs if run.verdict.word in _SLOW and run.log for host in run.log.hosts
-        )
-        peers_by_type[kind] = peers
     return peers_by_type
 
 

@@ -97,15 +97,8 @@ def _uneven(
     # Usual is the most frequent value, of equally frequent ones the higher.
     *rare, usual = sorted(hosts, key=lambda value: (len(hosts[value]), _rank(value))) or [""]
     for value in rare:
-        rare_hosts = hosts[value]
-        yield Uneven(
-            condition=condition,
-            value=value,
-            usual=usual,
-            hosts=tuple(rare_hosts[:_MOST_HOSTS]),
-            nodes=len(rare_hosts),
-            others=len(hosts[usual]),
-        )
+        compared = len(hosts[value]) + len(hosts[usual])
+        yield _measured(condition, value, usual, hosts[value], compared)
 
 
 def _rank(value: str) -> tuple[float, str]:
@@ -175,7 +168,10 @@ def _errors(nodes: Sequence[Node]) -> Iterator[Uneven]:
 def _measured(
     condition: str, value: str, usual: str, hosts: Sequence[str], measured: int
 ) -> Uneven:
-    """Return one value for all ``hosts`` that differ, that of the first, which is the worst."""
+    """Return one value for all ``hosts`` that differ, that of the first, which is the worst.
+
+    ``measured``: how many hosts are compared, these included.
+    """
     return Uneven(
         condition=condition,
         value=value,

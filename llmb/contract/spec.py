@@ -530,7 +530,15 @@ class Workload:
             document = yamlfile.load_packaged(self.file)
         framework = frameworks.get(self.framework)
         if framework is None:
-            raise InputFaults([_unknown_framework(self.framework, document, list(frameworks))])
+            fault = Fault(
+                place=document.place(("framework",)),
+                message=f"framework: no installed plugin has the framework '{self.framework}'",
+                hint=suggest(self.framework, list(frameworks)),
+                code="framework-unknown",
+                key="framework",
+                value=self.framework,
+            )
+            raise InputFaults([fault])
         faults, sizes = list[Fault](), dict(self.sizes)
         for name, size in self.sizes.items():
             with collected(faults):
@@ -618,17 +626,6 @@ def _check_names(names: Sequence[str], declared: Sequence[str], kind: str, *path
             raise KeyFaultError(
                 f"'{name}' is there twice", *path, number, code="name-duplicate", value=name
             )
-
-
-def _unknown_framework(name: str, document: yamlfile.Document, known: Sequence[str]) -> Fault:
-    return Fault(
-        place=document.place(("framework",)),
-        message=f"framework: no installed plugin has the framework '{name}'",
-        hint=suggest(name, known),
-        code="framework-unknown",
-        key="framework",
-        value=name,
-    )
 
 
 def _recipe_of(size: Size, name: str, framework: Framework, document: yamlfile.Document) -> Any:

@@ -220,15 +220,11 @@ def _csv(columns: Sequence[Column], rows: Sequence[Row]) -> str:
 
 def _csv_value(value: Any) -> Any:
     if isinstance(value, str):
-        return _csv_text(value)
+        text = escape(value)
+        # no spreadsheet may take it for a formula, which names of others' logs may be
+        return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
     is_nested = type(value) not in _WRITERS and isinstance(value, (list, tuple, Mapping))
     return json.dumps(finite(value)) if is_nested else value
-
-
-def _csv_text(text: str) -> str:
-    """Return a text that no spreadsheet takes for a formula, which names of others' logs may be."""
-    text = escape(text)
-    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 
 def plain_table(

@@ -341,16 +341,11 @@ def trained_by(settings: Settings, workload: Workload | None) -> Trained:
     is_training = workload is None or workload.is_training
     return trained_with(
         settings.dotted if is_training else {},
-        settings.framework or _rows_for(workload),
+        settings.framework or (NEMO if workload is None else workload.framework),
         model_of(settings, workload),
         settings.gbs,
         settings.seq_length,
     )
-
-
-def _rows_for(workload: Workload | None) -> str:
-    """Return the framework that the rows of a workload are for, by default NeMo."""
-    return NEMO if workload is None else workload.framework
 
 
 def missing(settings: Settings, workload: Workload | None) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ def hosts_of(record: RunRecord) -> set[str]:
 
 
 def sites_of(config: ClusterConfig, records: Iterable[RunRecord]) -> dict[str, str]:
-    """Return replacements for the names of clusters, accounts, projects and the like."""
+    """Return replacements for the names of clusters, accounts, projects, boots and the like."""
     names_by_kind: dict[str, dict[str, None]] = {"cluster": {config.cluster_name: None}}
     options: list[Mapping[str, object]] = [record.launch.slurm_args for record in records]
     if config.slurm is not None:
@@ -42,6 +42,7 @@ def sites_of(config: ClusterConfig, records: Iterable[RunRecord]) -> dict[str, s
         if value := arguments.get(name):
             names_by_kind.setdefault(name, {})[str(value)] = None
     for record in records:
+        names_by_kind.setdefault("boot", {})[record.submitter.boot] = None
         if record.cluster:
             names_by_kind["cluster"][record.cluster] = None
         for path in record.directory.rglob(SCHEDULER_ID):

@@ -315,6 +315,7 @@ def test_names_are_not_in_it_on_request(
         "big1",
         "big[",
         "fat9",
+        Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
     ):
         assert name.encode() not in every, name
     after = rows(llmb_here("results", tmp_path / "a.tar.zst", "--format", "json"))
@@ -485,6 +486,7 @@ def test_names_of_sites_and_lists_of_hosts(make_install: Any) -> None:
         "projectx": "account1",
         "fast": "qos1",
         "night": "reservation1",
+        run.submitter.boot: "boot1",
     }
     assert sites_of(made.config, [run]) == sites
 

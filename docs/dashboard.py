@@ -17,6 +17,7 @@ from llmb_testing.generated import write
 FILE = Path(__file__).resolve().parent.parent / "plugins/export/llmb_export/dashboard.json"
 SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 CHOSEN = 'workload=~"$workload",gpu_type=~"$gpu_type"'
+EXPERIMENT = "{{experiment}} {{variant}}"
 WIDTH, HEIGHT = 12, 8  # of 24 columns; of rows
 
 
@@ -24,10 +25,8 @@ def query(expression: str, legend: str) -> prometheus.Dataquery:
     return prometheus.Dataquery().expr(expression).legend_format(legend)
 
 
-def over_time(
-    title: str, expression: str, unit: str, legend: str = "{{experiment}}"
-) -> timeseries.Panel:
-    """A panel with a line for each experiment."""
+def over_time(title: str, expression: str, unit: str, legend: str = EXPERIMENT) -> timeseries.Panel:
+    """A panel with a line for each configuration."""
     panel = timeseries.Panel().title(title).datasource(SOURCE).unit(unit)
     return panel.with_target(query(expression, legend)).span(WIDTH).height(HEIGHT)
 
@@ -39,8 +38,8 @@ def count(title: str, expression: str, unit: str = "short") -> stat.Panel:
 
 
 def results() -> table.Panel:
-    """The newest verdict and ratio of each experiment."""
-    verdicts = f"max by (experiment, verdict) (llmb_verdict{{{CHOSEN}}} == 1)"
+    """The newest verdict of each configuration."""
+    verdicts = f"max by (experiment, variant, verdict) (llmb_verdict{{{CHOSEN}}} == 1)"
     shown = query(verdicts, "").format(PromQueryFormat.TABLE).instant()
     panel = table.Panel().title("Verdicts").datasource(SOURCE).with_target(shown)
     return panel.span(24).height(HEIGHT)
@@ -69,7 +68,7 @@ def build() -> str:
     bad = f'llmb_verdict{{{CHOSEN},verdict=~"FAIL|INVALID"}}'
     age = f"time() - max(llmb_run_timestamp_seconds{{{CHOSEN}}})"
     failed = f'llmb_runs{{{CHOSEN},status="Failed"}}'
-    node = "{{node}} {{experiment}}"
+    node = f"{{{{node}}}} {EXPERIMENT}"
     chosen = f"{{{CHOSEN}}}"
     for panel in (
         count("Experiments with FAIL or INVALID", f"sum({bad}) or vector(0)"),

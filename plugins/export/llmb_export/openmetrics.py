@@ -15,7 +15,8 @@ from statistics import fmean, harmonic_mean
 from typing import Any
 
 from llmb_export.names_of_units import UNITS_OF_FIELDS, name_and_factor
-from llmb_export.results import VERDICTS, Results, Row, ratio_of
+from llmb_export.results import VERDICTS, WORST_FIRST, Results, Row, ratio_of
+from llmb_export.variants import variants_of
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -57,13 +58,17 @@ class _Families(dict[str, _Family]):
 
 
 def render(results: Results) -> str:
-    """Return the text, one set of series for each experiment."""
+    """Return the text, one set of series for each configuration of an experiment."""
     families = _Families()
-    for row in results.rows:
-        labels = _labels(row)
-        _add_run(families, results, row, labels)
-        if row["status"] == "Success":
+    for labels, rows in _series(results).items():
+        _add_runs(families, results, rows, labels)
+        succeeded = [row for row in rows if row["status"] == "Success"]
+        # An invalid measurement would distort the mean of the valid ones.
+        valid = [row for row in succeeded if row["verdict"] != "INVALID"] or succeeded
+        _add_verdict(families, rows, labels)
+        for row in valid:
             _add_measured(families, row, labels)
+        for row in succeeded:
             _add_nodes(families, row, labels)
     lines = (line for name in sorted(families) for line in _lines(name, families[name]))
     return "".join(f"{line}\n" for line in (*lines, "# EOF"))
@@ -82,24 +87,46 @@ def _labels(row: Row) -> Labels:
     return tuple((name, "" if value is None else str(value)) for name, value in values.items())
 
 
-def _add_run(families: _Families, results: Results, row: Row, labels: Labels) -> None:
-    text = "Number of runs by status."
-    families.add("llmb_runs", text, (*labels, ("status", row["status"])), 1.0)
-    if (times := results.times_of(row)) is not None:
-        name, text = "llmb_run_timestamp_seconds", "Time of the newest submission, since 1970."
-        families.add(name, text, labels, times.submitted, "seconds")
-    if row["verdict"] is None:
-        return
-    for verdict in VERDICTS:
-        text = "Verdict on all repeats: 1 for the one that they have, else 0."
-        value = float(row["verdict"] == verdict)
+def _series(results: Results) -> dict[Labels, list[Row]]:
+    """Return the runs of each series: of the newest session that has its experiment.
+
+    A series has the label ``variant`` if that session has several configurations of the experiment.
+    """
+    by_experiment: dict[Labels, list[Row]] = {}
+    for row in results.rows:
+        by_experiment.setdefault(_labels(row), []).append(row)
+    series: dict[Labels, list[Row]] = {}
+    for labels, rows in by_experiment.items():
+        newest = max(map(results.session_began, rows))
+        rows = [row for row in rows if results.session_began(row) == newest]
+        for row, variant in zip(rows, variants_of(rows), strict=True):
+            key = (*labels, ("variant", variant)) if variant else labels
+            series.setdefault(key, []).append(row)
+    return series
+
+
+def _add_runs(families: _Families, results: Results, rows: Sequence[Row], labels: Labels) -> None:
+    for row in rows:
+        text = "Number of runs by status."
+        families.add("llmb_runs", text, (*labels, ("status", row["status"])), 1.0)
+        if (times := results.times_of(row)) is not None:
+            name, text = "llmb_run_timestamp_seconds", "Time of the newest submission, since 1970."
+            families.add(name, text, labels, times.submitted, "seconds")
+
+
+def _add_verdict(families: _Families, rows: Sequence[Row], labels: Labels) -> None:
+    words = {row["verdict"] for row in rows}
+    worst = next((word for word in WORST_FIRST if word in words), None)
+    for verdict in VERDICTS if worst is not None else ():
+        text = "Verdict on all repeats, the worst of several: 1 for it, else 0."
+        value = float(verdict == worst)
         families.add("llmb_verdict", text, (*labels, ("verdict", verdict)), value)
-    if (ratio := ratio_of(row)) is not None:
-        text = "Measured speed relative to the reference; above 1 is better."
-        families.add("llmb_ratio", text, (*labels, ("metric", row["headline"])), ratio, "ratio")
 
 
 def _add_measured(families: _Families, row: Row, labels: Labels) -> None:
+    if (ratio := ratio_of(row)) is not None:
+        text = "Measured speed relative to the reference; above 1 is better."
+        families.add("llmb_ratio", text, (*labels, ("metric", row["headline"])), ratio, "ratio")
     for name, measured in row["metrics"].items():
         stem = f"metric_{name}" if name in _RESERVED else name
         text = f"Mean of {name} over the measured window, in a run."

@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -18,6 +20,8 @@ Outcome = Literal["failed", "undecided", "open", "warned", "passed"]
 
 RUN_FAILED = 3  # the exit code of llmb-run if a run failed or has a bad verdict
 VERDICTS = ("PASS", "WARN", "SUSPICIOUS", "INCONCLUSIVE", "FAIL", "INVALID", "NO_REFERENCE")
+#: The verdicts, those first that decide for a series with several.
+WORST_FIRST = ("FAIL", "INVALID", "INCONCLUSIVE", "SUSPICIOUS", "WARN", "NO_REFERENCE", "PASS")
 _BAD = ("FAIL", "INVALID")
 _OPEN = ("Pending", "Running")
 _RAN = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)")
@@ -31,7 +35,7 @@ class Times:
     ran: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Results:
     """The object of ``results --format json``, with what it does not say."""
 
@@ -51,9 +55,17 @@ class Results:
         """Return the times of a run: its own, else those of its session."""
         if (times := self.times.get(row.get("run") or "")) is not None:
             return times
-        created = {session["id"]: session["created"] for session in self.data.get("sessions") or ()}
-        begun = created.get(row.get("session"))
-        return None if begun is None else Times(submitted=_seconds(begun))
+        begun = self.session_began(row)
+        return Times(submitted=begun) if isfinite(begun) else None
+
+    def session_began(self, row: Row) -> float:
+        """Return when a run's session began, -inf if that is unknown."""
+        return self._sessions.get(row.get("session"), -inf)
+
+    @cached_property
+    def _sessions(self) -> Mapping[str | None, float]:
+        sessions = self.data.get("sessions") or ()
+        return {session["id"]: _seconds(session["created"]) for session in sessions}
 
 
 def select(context: api.CommandContext, words: Sequence[str]) -> Results:

@@ -79,6 +79,84 @@ def test_repeats_are_one_series(make_row: Callable[..., Any]) -> None:
     assert value(samples, "llmb_run_timestamp_seconds", experiment="e") == 30
 
 
+def session(name: str, day: int) -> dict[str, str]:
+    return {"id": name, "created": f"2026-11-{day}T12:00:00+00:00"}
+
+
+def verdicts(samples: Samples, **labels: str) -> list[tuple[str, float]]:
+    """The verdicts of a series that are not 0."""
+    return [
+        (own["verdict"], number)
+        for own, number in samples["llmb_verdict"]
+        if number and labels.items() <= own.items()
+    ]
+
+
+def test_the_worst_verdict_of_a_series_is_1(make_row: Callable[..., Any]) -> None:
+    words = ("PASS", "INVALID", "PASS")
+    rows = [make_row("e", run=word, verdict=word) for word in words]
+    assert verdicts(parsed(render(Results(data={"results": rows})))) == [("INVALID", 1)]
+    rows.append(make_row("e", verdict="FAIL"))
+    assert verdicts(parsed(render(Results(data={"results": rows})))) == [("FAIL", 1)]
+
+
+def test_an_invalid_measurement_is_averaged_only_with_its_like(
+    make_row: Callable[..., Any],
+) -> None:
+    """100 and 100 are valid, 10 and 20 are not."""
+
+    def row(speed: float, verdict: str, ratio: float | None = None) -> Any:
+        metrics = {"busbw": {"mean": speed, "unit": "GB/s"}}
+        return make_row("e", ratio, verdict=verdict, metrics=metrics, headline="busbw")
+
+    good, bad = row(100.0, "PASS", 1.0), row(10.0, "INVALID", 0.1)
+    samples = parsed(render(Results(data={"results": [good, bad, good]})))
+    assert value(samples, "llmb_busbw_bytes_per_second") == 100e9
+    assert value(samples, "llmb_ratio") == 1.0
+    assert value(samples, "llmb_runs") == 3
+    samples = parsed(render(Results(data={"results": [bad, row(20.0, "INVALID")]})))
+    assert value(samples, "llmb_busbw_bytes_per_second") == 15e9
+
+
+def test_an_experiment_has_the_values_of_its_newest_session(make_row: Callable[..., Any]) -> None:
+    rows = [
+        make_row("e", 0.5, verdict="FAIL", session="2026-11-26b"),
+        make_row("e", 1.0, session="2026-11-27a"),
+        make_row("e", 0.7, verdict="FAIL", session="2026-11-26a"),
+        make_row("other", 0.9, verdict="WARN", session="2026-11-26b"),
+    ]
+    sessions = [session("2026-11-27a", 27), session("2026-11-26b", 26), session("2026-11-26a", 26)]
+    samples = parsed(render(Results(data={"sessions": sessions, "results": rows})))
+    assert verdicts(samples) == [("PASS", 1), ("WARN", 1)]
+    assert value(samples, "llmb_ratio", experiment="e") == 1.0
+    assert value(samples, "llmb_runs", experiment="e") == 1
+    assert value(samples, "llmb_ratio", experiment="other") == 0.9
+
+
+def test_configurations_of_one_name_are_series_of_their_own(make_row: Callable[..., Any]) -> None:
+    common = make_row("e")["configuration"]
+
+    def row(run: str, ratio: float, **changes: Any) -> Any:
+        return make_row("e", ratio, run=run, configuration=common | changes)
+
+    rows = [
+        row("a", 1.0, env={"FOO": "110"}, gbs=512),
+        row("b", 0.9, env={"FOO": "95"}, gbs=512),
+        row("c", 0.9, env={"FOO": "95"}, gbs=512),
+        row("d", 0.8, env={}, gbs=1024),
+        make_row("alone"),
+    ]
+    samples = parsed(render(Results(data={"results": rows})))
+    ratios = {labels.get("variant"): number for labels, number in samples["llmb_ratio"]}
+    assert ratios == {
+        "FOO=110, gbs=512": 1.0,
+        "FOO=95, gbs=512": pytest.approx(0.9),
+        "FOO unset, gbs=1024": 0.8,
+        None: 1.0,
+    }
+    assert value(samples, "llmb_runs", variant="FOO=95, gbs=512") == 2
+
+
 def test_rates_of_repeats_are_those_at_their_mean_step_time(make_row: Callable[..., Any]) -> None:
     """2 s and 8 s for 800 tokens: 1,600 tokens in 10 s, as the report has it, not (400 + 100) / 2."""
 

@@ -66,8 +66,8 @@ def _test(results: Results, row: Row) -> dict[str, Any]:
         test["message"] = reason
     if times is not None:
         test["start"] = round(times.submitted * 1000)
-        if times.ran is not None:
-            test["stop"] = test["start"] + test["duration"]
+        if times.ended is not None:
+            test["stop"] = round(times.ended * 1000)
     return test
 
 

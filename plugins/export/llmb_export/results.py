@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -24,15 +24,15 @@ VERDICTS = ("PASS", "WARN", "SUSPICIOUS", "INCONCLUSIVE", "FAIL", "INVALID", "NO
 WORST_FIRST = ("FAIL", "INVALID", "INCONCLUSIVE", "SUSPICIOUS", "WARN", "NO_REFERENCE", "PASS")
 _BAD = ("FAIL", "INVALID")
 _OPEN = ("Pending", "Running")
-_RAN = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """When a run was submitted (seconds since 1970), and the seconds it ran, None if unknown."""
+    """When a run was submitted and ended (seconds since 1970), and how long it ran (seconds)."""
 
     submitted: float
     ran: float | None = None
+    ended: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,31 +112,26 @@ def _times_of(context: api.CommandContext, rows: Sequence[Row]) -> dict[str, Tim
     """Return the times of runs in the install directory. Those of an archive have none."""
     from llmb import api
 
-    sessions = dict.fromkeys(row["session"] for row in rows if row.get("session"))
-    if not sessions:
-        return {}
-    words = [word for name in sessions for word in ("--session", name)]
+    names = {row["run"] for row in rows if row.get("run")}
     try:
-        _, text = context.call(["jobs", *words, "--format", "json"])
-    except api.LlmbError:  # runs of an archive
+        runs = context.runs() if names else []
+    except api.LlmbError:  # runs of an archive, outside of an install directory
         return {}
-    return {
-        run["id"]: Times(submitted=_seconds(run["submitted"]), ran=_duration(run["ran"]))
-        for run in _parsed(text)
-        if run["id"] is not None
-    }
+    return {run.id: _times(run) for run in runs if run.id in names}
+
+
+def _times(run: api.RunRecord) -> Times:
+    from llmb import api
+
+    state = api.seen_state(run) or api.JobState(state="UNKNOWN")
+    ended = state.ended if state.is_end else None
+    until = ended if state.is_end else time.time()
+    ran = None if state.started is None or until is None else max(0.0, until - state.started)
+    return Times(submitted=run.submitted_at, ran=ran, ended=ended)
 
 
 def _seconds(moment: str) -> float:
     return datetime.fromisoformat(moment).timestamp()
-
-
-def _duration(ran: str | None) -> float | None:
-    match = _RAN.fullmatch(ran or "")
-    if match is None:
-        return None
-    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
-    return ((days * 24 + hours) * 60 + minutes) * 60.0 + seconds
 
 
 def outcome_of(row: Row) -> Outcome:

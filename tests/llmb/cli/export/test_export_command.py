@@ -68,7 +68,8 @@ def test_ctrf_has_the_time_of_runs(night: Any, run: Run) -> None:
     (test,) = json.loads(done.stdout)["results"]["tests"]
     assert (done.returncode, test["status"], test["executionId"]) == (0, "passed", "a1")
     assert test["duration"] == 900_000
-    assert test["start"] == 1_000_000
+    assert test["start"] == 1_000_000  # as its record has it
+    assert test["stop"] == 1_000_000  # as its state has it: the fixture's runs started at 100 s
 
 
 def test_the_sessions_are_named_once(install: Any, run: Run) -> None:

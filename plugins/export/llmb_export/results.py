@@ -146,8 +146,8 @@ def outcome_of(row: Row) -> Outcome:
 
 
 def word_of(row: Row) -> str:
-    """Return the verdict of a run that succeeded, else its status."""
-    return str(row["verdict"] if row["status"] == "Success" and row["verdict"] else row["status"])
+    """Return the verdict of a run, else its status. A run that failed may be INVALID."""
+    return str(row["verdict"] or row["status"])
 
 
 def reason_of(row: Row) -> str:

@@ -62,6 +62,13 @@ def test_every_outcome(validator: jsonschema.Draft7Validator, data: Mapping[str,
     assert summary["start"] == 50_000
 
 
+def test_a_run_that_failed_has_its_verdict(make_row: Any) -> None:
+    rows = [make_row("e", None, status="Failed", verdict=word) for word in ("INVALID", None)]
+    tests = json.loads(render(Results(data={"results": rows})))["results"]["tests"]
+    assert [test["rawStatus"] for test in tests] == ["INVALID", "Failed"]
+    assert [test["status"] for test in tests] == ["failed", "failed"]
+
+
 def test_no_results(validator: jsonschema.Draft7Validator) -> None:
     validator.validate(json.loads(render(Results(data={"results": []}))))
 

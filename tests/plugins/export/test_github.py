@@ -71,6 +71,13 @@ def test_the_worst_is_first(data: Mapping[str, Any]) -> None:
     assert found[0][1] == "FAIL: slower"
 
 
+def test_a_run_that_failed_has_its_verdict(make_row: Callable[..., Any]) -> None:
+    results = Results(data={"results": [make_row("e", None, status="Failed", verdict="INVALID")]})
+    ((_, title, _),) = commands(github.workflow_commands(results))
+    assert title == "INVALID: e"
+    assert "\n| INVALID |" in github.summary(results)
+
+
 def test_more_runs_than_annotations(make_row: Callable[..., Any]) -> None:
     rows = [make_row(f"e{number}", 0.5, verdict="FAIL") for number in range(30)]
     rows += [make_row(f"w{number}", 0.97, verdict="WARN") for number in range(github.ANNOTATIONS)]

@@ -22,6 +22,11 @@ RUN_FAILED = 3  # the exit code of llmb-run if a run failed or has a bad verdict
 VERDICTS = ("PASS", "WARN", "SUSPICIOUS", "INCONCLUSIVE", "FAIL", "INVALID", "NO_REFERENCE")
 #: The verdicts, those first that decide for a series with several.
 WORST_FIRST = ("FAIL", "INVALID", "INCONCLUSIVE", "SUSPICIOUS", "WARN", "NO_REFERENCE", "PASS")
+#: The keys of a run that exports read and that both `results` and `parse` write.
+_KEYS = (
+    *("experiment", "status", "reason", "verdict", "verdict_reason", "ratio", "pooled_ratio"),
+    *("configuration", "headline", "metrics", "nodes"),
+)
 _BAD = ("FAIL", "INVALID")
 _OPEN = ("Pending", "Running")
 
@@ -81,14 +86,26 @@ def read(text: str, name: str) -> Results:
 
     try:
         data = _parsed(text)
-        rows = data["results"]
-        outcomes = [outcome_of(row) for row in rows]
-    except (ValueError, TypeError, KeyError) as error:
+    except ValueError:
+        data = None
+    if missing := _missing_key(data):
         hint = "write one: llmb-run results --format json > results.json"
-        raise api.UsageError(
-            f"{name} has no results of llmb", hint=hint, code="results-missing", value=name
-        ) from error
+        message = f"{name} has no results of llmb: the key '{missing}' is missing"
+        raise api.UsageError(message, hint=hint, code="results-missing", key=missing, value=name)
+    outcomes = map(outcome_of, data["results"])
     return Results(data=data, exit_code=RUN_FAILED if "failed" in outcomes else 0)
+
+
+def _missing_key(data: Any) -> str:
+    """Return the first key that results of llmb have and ``data`` lacks, empty if none."""
+    rows = data.get("results") if isinstance(data, dict) else None
+    if not isinstance(rows, list):
+        return "results"
+    return next((key for row in rows for key in _KEYS if _lacks(row, key)), "")
+
+
+def _lacks(row: Any, key: str) -> bool:
+    return not isinstance(row, dict) or key not in row
 
 
 def _parsed(text: str) -> Any:

@@ -119,7 +119,12 @@ def test_results_of_a_file_and_of_stdin(night: Any, run: Run, tmp_path: Path) ->
     assert done.stdout == run("export", "github").stdout
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"results": [1]}', '{"results": [{}]}'])
+_FEW_KEYS = '{"results": [{"experiment": "e", "status": "Success", "verdict": null}]}'
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{}", '{"results": [1]}', '{"results": [{}]}', _FEW_KEYS]
+)
 def test_a_file_without_results(content: str, run: Run, tmp_path: Path, wording: Wording) -> None:
     path = tmp_path / "other.json"
     path.write_text(content)

@@ -152,15 +152,20 @@ def github(context: api.CommandContext, /, select: Select) -> int:
     Bad runs become errors, undecided ones and those with WARN or SUSPICIOUS become warnings. A
     table of all runs is added to the file that GITHUB_STEP_SUMMARY names.
     """
+    from llmb import api
     from llmb_export import github
 
     results = select()
     click.echo(github.workflow_commands(results), nl=False)
     if name := os.environ.get("GITHUB_STEP_SUMMARY"):
         path = Path(name)
-        used = path.stat().st_size if path.exists() else 0
-        with path.open("a", encoding="utf-8", errors="replace") as stream:
-            stream.write(github.summary(results, used=used))
+        try:
+            used = path.stat().st_size if path.exists() else 0
+            with path.open("a", encoding="utf-8", errors="replace") as stream:
+                stream.write(github.summary(results, used=used))
+        except OSError as error:
+            reason = error.strerror or error
+            api.say(f"warning: the summary of the step cannot be written to {name}: {reason}")
     return results.exit_code
 
 

@@ -145,6 +145,16 @@ def test_the_summary_is_added(
     assert text.count("\n| ") == 1 + 3
 
 
+def test_a_summary_that_cannot_be_written_changes_nothing_else(
+    night: Any, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wording: Wording
+) -> None:
+    expected = run("export", "github")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "missing" / "summary.md"))
+    done = run("export", "github")
+    assert (done.returncode, done.stdout) == (3, expected.stdout)
+    wording("export", done.stderr)
+
+
 def test_refusals(night: Any, run: Run, tmp_path: Path, wording: Wording) -> None:
     for words in (
         ("openmetrics", "-o", tmp_path / "missing" / "llmb.prom"),

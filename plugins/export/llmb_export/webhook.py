@@ -83,14 +83,15 @@ def _attempt(url: str, body: bytes, headers: Mapping[str, str], seconds: float) 
 
 
 def _post(request: Request, seconds: float) -> _Attempt:
+    from llmb.api import retry_after
+
     try:
         with _opener(request.host).open(request, timeout=seconds):
             return "", False, None
     except HTTPError as error:
-        requested = error.headers.get("Retry-After") or ""
+        requested = retry_after(error.headers.get("Retry-After"))
         error.close()
-        pause = float(requested) if requested.isascii() and requested.isdigit() else None
-        return f"HTTP {error.code}", error.code in _BUSY, pause
+        return f"HTTP {error.code}", error.code in _BUSY, requested
     except TimeoutError:
         return f"no answer in {seconds:g} s", True, None
     except (OSError, HTTPException) as error:

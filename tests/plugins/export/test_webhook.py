@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -125,6 +126,14 @@ def test_a_server_that_asks_to_wait_for_days(serve: Callable[..., Server]) -> No
     pauses: list[float] = []
     deliver(serve(says(503, Retry_After="999999")).url, DATA, attempts=2, pause=pauses.append)
     assert pauses == [900]
+
+
+def test_a_server_that_asks_to_wait_until_a_time(serve: Callable[..., Server]) -> None:
+    """RFC 9110, 10.2.3: an HTTP-date, here in 5 minutes."""
+    pauses: list[float] = []
+    date = formatdate(time.time() + 300, usegmt=True)
+    deliver(serve(says(503, Retry_After=date)).url, DATA, attempts=2, pause=pauses.append)
+    assert pauses == [pytest.approx(300, abs=60)]
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])

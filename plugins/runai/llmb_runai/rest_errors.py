@@ -24,6 +24,7 @@ _HINTS = {
     429: "Run:ai has too many requests: try again later",
     503: "Run:ai is busy or being updated: try again later",
 }
+_OF_ONE = (403, 500)
 
 
 class NotThereError(LlmbError):
@@ -42,6 +43,11 @@ class BrokenGatewayError(UnclearError):
     """A gateway failed (502): the request has ended, and it is unknown whether it was carried
     out.
     """
+
+
+def is_of_one(fault: LlmbError) -> bool:
+    """Return True if an answer may concern its workload alone, so that others may be requested."""
+    return isinstance(fault, RefusedRequestError) or fault.value in _OF_ONE
 
 
 def unclear(fault: LlmbError) -> UnclearError:

@@ -155,8 +155,8 @@ class RunaiCluster:
         LlmbError.
         """
         api, now = self.api, time.time()
-        by_workload = {run.scheduler_id: run for run in runs if run.scheduler_id is not None}
-        workloads = api.by_ids(
+        by_workload = {key: run for run in runs if (key := _id_of(run)) is not None}
+        workloads, refusals = api.by_ids(
             list(by_workload), min((run.submitted_at for run in runs), default=now)
         )
         states = {
@@ -172,6 +172,10 @@ class RunaiCluster:
                 replace(state, fix=advice(state.reason)) if state.state in phases.WAITING else state
             )
         states |= self._placed(states, by_workload)
+        states |= {
+            by_workload[key].id: _unshown(by_workload[key], fault)
+            for key, fault in refusals.items()
+        }
         missing = [run for run in runs if run.id not in states]
         since = min((run.submitted_at for run in missing), default=now)
         deleted = (
@@ -182,17 +186,19 @@ class RunaiCluster:
             states[run.id] = (
                 phases.of_deleted(run, data, now) if data is not None else _vanished(run, now)
             )
+        if refusals and all(state.is_doubtful for state in states.values()):
+            raise next(iter(refusals.values()))
         return states
 
     def cancel(self, runs: Sequence[RunRecord]) -> None:
         """Stop these runs, waiting or running. Their workloads stay in Run:ai as stopped. Raises
         LlmbError.
         """
-        ids = {run.id: run.scheduler_id for run in runs if run.scheduler_id is not None}
-        ids |= self.find([run for run in runs if run.scheduler_id is None])
-        for run in runs:
-            if run.id in ids:
-                self.api.suspend(request.kind_of(run.launch), str(ids[run.id]))
+        ids = self.find([run for run in runs if run.scheduler_id is None])
+        known = [run.submitted(ids[run.id]) if run.id in ids else run for run in runs]
+        for run in known:
+            if (key := _id_of(run)) is not None:
+                self.api.suspend(request.kind_of(run.launch), key)
 
     def _stage(self) -> None:
         """Stage the programs, once: reading all of them for each job takes longer than its
@@ -290,6 +296,20 @@ def create(config: ClusterConfig) -> RunaiCluster:
 def name_of(run: RunRecord) -> str:
     """The run's name in Run:ai."""
     return request.workload_name(run.launch, run.stamp)
+
+
+def _id_of(run: RunRecord) -> str | None:
+    """The id of the run's workload. None for a run that ``find`` knows by its name alone: the API
+    takes ids only, and it refuses other words, perhaps as invalid and not as missing.
+    """
+    return None if run.scheduler_id == name_of(run) else run.scheduler_id
+
+
+def _unshown(run: RunRecord, fault: LlmbError) -> JobState:
+    """The state of a run whose workload the API refuses to show: from its files, or the last."""
+    if (end := phases.of_files(run)) is not None:
+        return end
+    return (api.seen_state(run) or JobState(state="UNKNOWN")).unanswered(fault.message)
 
 
 def _vanished(run: RunRecord, now: float) -> JobState:

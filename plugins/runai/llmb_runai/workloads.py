@@ -11,7 +11,12 @@ from typing import Any
 
 from llmb.api import LlmbError, UnclearError
 from llmb_runai.rest import RestClient
-from llmb_runai.rest_errors import NotThereError, RefusedRequestError, not_understood
+from llmb_runai.rest_errors import (
+    NotThereError,
+    RefusedRequestError,
+    is_of_one,
+    not_understood,
+)
 from llmb_runai.runai_config import RunaiConfig
 
 _SKEW = 3600.0  # seconds that the server's clock may differ from ours
@@ -81,9 +86,14 @@ class Api:
             )
         return data
 
-    def by_ids(self, ids: Sequence[str], since: float) -> dict[str, dict[str, Any]]:
-        """The workloads of these ids, all created after ``since`` in seconds since the epoch."""
+    def by_ids(
+        self, ids: Sequence[str], since: float
+    ) -> tuple[dict[str, dict[str, Any]], dict[str, LlmbError]]:
+        """The workloads of these ids, all created after ``since`` in seconds since the epoch, and
+        the errors for single ones that the API refuses to show. Raises LlmbError.
+        """
         id_set, workloads = set(ids), dict[str, dict[str, Any]]()
+        refusals = dict[str, LlmbError]()
         if len(id_set) > _FEW:
             listed = self._listed(_since(since))
             workloads = {
@@ -92,9 +102,16 @@ class Api:
                 if isinstance(workload.get("id"), str) and workload["id"] in id_set
             }
         for workload_id in sorted(id_set - workloads.keys()):  # a list may be outdated
-            if (workload := self.by_id(workload_id)) is not None:
+            try:
+                workload = self.by_id(workload_id)
+            except LlmbError as error:
+                if not is_of_one(error):
+                    raise
+                refusals[workload_id] = error
+                continue
+            if workload is not None:
                 workloads[workload_id] = workload
-        return workloads
+        return workloads, refusals
 
     def by_names(
         self, names: Sequence[str], since: float, *, deleted: bool = False

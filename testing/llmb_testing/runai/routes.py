@@ -3,6 +3,7 @@
 
 import json
 import re
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -51,10 +52,19 @@ def answer_to(
         match = re.fullmatch(pattern, path)
         if match is None or own_method != method:
             continue
+        if _ID in pattern and not _is_uuid(match.groups()[-1]):
+            return error(400, f"'{match.groups()[-1]}' is not a UUID")
         if unknown_names := [name for name in query if name not in parameters]:
             raise BadQueryError(f"'{unknown_names[0]}' is not a parameter")
         return act(RunaiRequest(plane=plane, words=match.groups(), query=query, body=body))
     return error(404, f"no route for {method} {path}")
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        return str(uuid.UUID(text)) == text.lower()
+    except ValueError:
+        return False
 
 
 def _projects(request: RunaiRequest) -> ViewAnswer:
@@ -146,7 +156,8 @@ def _find(request: RunaiRequest) -> RunaiWorkload | None:
     )
 
 
-_KIND, _ID = "(trainings|distributed)", "([0-9a-z-]+)"
+# The published client calls an id a UUID; other words are refused, not missing.
+_KIND, _ID = "(trainings|distributed)", "([^/]+)"
 _ROUTES: tuple[tuple[str, str, tuple[str, ...], Callable[[RunaiRequest], ViewAnswer]], ...] = (
     ("GET", "/org-unit/projects", _LISTS, _projects),
     ("GET", "/clusters", ("verbosity",), _clusters),

@@ -3,6 +3,7 @@
 
 import sys
 import time
+import uuid
 import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -165,7 +166,10 @@ def test_requests_that_are_not_documented_are_refused(api: Caller, plane: Contro
     assert api.http.get("/workloads", params={"limit": 501}).status_code == 400
     assert api.http.get("/workloads", params={"filterBy": "colour==red"}).status_code == 400
     assert api.http.get("/elsewhere").status_code == 404
-    assert api.http.get("/workloads/gone").status_code == 404
+    assert api.http.get(f"/workloads/{uuid.uuid4()}").status_code == 404
+    for path in ("gone", "gone/events", "gone/pods"):
+        assert api.http.get(f"/workloads/{path}").status_code == 400  # not the id of a workload
+    assert api.http.post("/workloads/trainings/gone/suspend").status_code == 400
     assert api.http.get("/workloads/x/suspend").status_code == 404  # it is a POST
     assert plane.workloads == []
 

@@ -133,6 +133,45 @@ def test_a_run_that_left_a_trace_is_known_even_if_run_ai_has_forgotten_it(
     assert state(paper_site, run.submitted(f"job-{run.id}")).state == "COMPLETED"
 
 
+def test_a_run_that_is_known_by_its_name_holds_up_no_other(
+    paper_site: Site, paper: ControlPlane
+) -> None:
+    """The API takes ids only: it answers 400 to another word."""
+    paper.phases = ("Running",)
+    forgotten, run = paper_site.submit(), paper_site.submit()
+    paper.forget(paper.workloads[0])
+    named = forgotten.submitted(f"job-{forgotten.id}")
+    cluster = paper_site.cluster()
+    states = cluster.poll([named, run])
+    assert (states[named.id].state, states[run.id].state) == ("UNKNOWN", "RUNNING")
+    cluster.cancel([named, run])
+    assert [workload.phase for workload in paper.workloads] == ["Stopped"]
+    assert 400 not in paper.answers
+
+
+@pytest.mark.parametrize("status", [400, 403, 500])
+@pytest.mark.parametrize("count", [2, 5])  # one by one, and as a list
+def test_a_workload_that_is_not_shown_holds_up_no_other(
+    paper_site: Site, paper: ControlPlane, status: int, count: int
+) -> None:
+    paper.phases = ("Running",) * 9
+    runs = [paper_site.submit() for _ in range(count)]
+    hidden = runs[0]
+    store.save_state(hidden, JobState(state="RUNNING"))
+    project = RunaiProject(id="9", name="other", cluster="c1")
+    paper.workloads[0].project = project  # no list has it
+    paper.trouble(Trouble(path=f"/workloads/{hidden.scheduler_id}", answer=status, times=9))
+    states = paper_site.cluster().poll(runs)
+    assert {state.state for state in states.values()} == {"RUNNING"}
+    assert [str(status) in states[run.id].reason for run in runs] == [True] + [False] * (count - 1)
+    assert states[hidden.id].is_doubtful
+    with pytest.raises(LlmbError, match=str(status)):
+        paper_site.cluster().poll([hidden])
+    (hidden.directory / "scheduler_id").write_text(f"job-{hidden.id}\nstarted 1\n")
+    (hidden.directory / "ended").write_text("0\nended 2\n")
+    assert paper_site.cluster().poll([hidden])[hidden.id].state == "COMPLETED"
+
+
 def test_phases_become_states(paper_site: Site, paper: ControlPlane) -> None:
     paper.phases = ("Pending", "Initializing", "Running", "Degraded", "Running", "Completed")
     run = paper_site.submit()

@@ -37,6 +37,8 @@ PHASES: Mapping[str, str] = {
     "Failed": FAILED,
     "Stopped": CANCELLED,
 }
+# of the states that phases have: nothing more runs, or soon
+ENDING = frozenset({COMPLETED, FAILED, CANCELLED, "COMPLETING"})
 # phases that the reason names
 _NAMED = frozenset({"Degraded", "Stopping", "Terminating", "Deleting", "Updating"})
 _EVICTED = re.compile(r"\b(?:evicted|preempted)\b", re.IGNORECASE)

@@ -13,7 +13,7 @@ from llmb.api import ClusterConfig, Fault, JobState, Launch, LlmbError, RunRecor
 from llmb_runai import phases, pod_script, request, runai_checks, token, workloads
 from llmb_runai.advice import advice
 from llmb_runai.rest import RestClient
-from llmb_runai.rest_errors import BrokenGatewayError, RefusedRequestError
+from llmb_runai.rest_errors import BrokenGatewayError, RefusedRequestError, is_of_one
 
 PACE = api.Pace(parallel=4, poll=2.0, slowest_poll=15.0, arrival_timeout=10.0)
 YOUNG = 300.0  # seconds after the submission in which Run:ai may not list a workload yet
@@ -196,9 +196,27 @@ class RunaiCluster:
         """
         ids = self.find([run for run in runs if run.scheduler_id is None])
         known = [run.submitted(ids[run.id]) if run.id in ids else run for run in runs]
-        for run in known:
-            if (key := _id_of(run)) is not None:
+        targets = [(key, run) for run in known if (key := _id_of(run)) is not None]
+        faults = dict[str, LlmbError]()
+        for number, (key, run) in enumerate(targets):
+            try:
                 self.api.suspend(request.kind_of(run.launch), key)
+            except LlmbError as error:
+                if not is_of_one(error):  # the others would fail too, each after a long wait
+                    faults |= {remaining.id: error for _, remaining in targets[number:]}
+                    break
+                if not self._is_ending(key):
+                    faults[run.id] = error
+        if faults:
+            raise _not_stopped(faults)
+
+    def _is_ending(self, workload_id: str) -> bool:
+        """Return True if a workload has ended or is being stopped: it needs no second request."""
+        try:
+            data = self.api.by_id(workload_id)
+        except LlmbError:
+            return False
+        return data is None or phases.PHASES.get(str(data.get("phase"))) in phases.ENDING
 
     def _stage(self) -> None:
         """Stage the programs, once: reading all of them for each job takes longer than its
@@ -310,6 +328,23 @@ def _unshown(run: RunRecord, fault: LlmbError) -> JobState:
     if (end := phases.of_files(run)) is not None:
         return end
     return (api.seen_state(run) or JobState(state="UNKNOWN")).unanswered(fault.message)
+
+
+def _not_stopped(faults: Mapping[str, LlmbError]) -> LlmbError:
+    """The error for runs that could not be stopped, by their ids."""
+    first = next(iter(faults.values()))
+    reasons = "; ".join(dict.fromkeys(fault.message for fault in faults.values()))
+    hint = first.hint
+    if isinstance(first, RefusedRequestError):
+        hint = (
+            f"llmb-run jobs cancel {' '.join(faults)} tries again; Run:ai's web page stops them too"
+        )
+    return LlmbError(
+        f"{', '.join(faults)} may still run: {reasons}",
+        hint=hint,
+        code=first.code,
+        value=tuple(faults),
+    )
 
 
 def _vanished(run: RunRecord, now: float) -> JobState:

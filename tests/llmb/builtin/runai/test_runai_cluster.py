@@ -172,6 +172,35 @@ def test_a_workload_that_is_not_shown_holds_up_no_other(
     assert paper_site.cluster().poll([hidden])[hidden.id].state == "COMPLETED"
 
 
+def test_every_run_is_cancelled_though_run_ai_refuses_one(
+    paper_site: Site, paper: ControlPlane, wording: Callable[..., None]
+) -> None:
+    paper.phases = ("Running",)
+    runs = [paper_site.submit() for _ in range(4)]
+    ended = paper.workloads[1]
+    ended.script = ["Completed"]
+    for workload in (paper.workloads[0], ended):
+        paper.trouble(Trouble(path=f".*/{workload.id}/suspend", answer=409))
+    with pytest.raises(LlmbError) as caught:
+        paper_site.cluster().cancel(runs)
+    phases = [workload.phase for workload in paper.workloads]
+    assert phases == ["Running", "Completed", "Stopped", "Stopped"]
+    assert caught.value.value == (runs[0].id,)
+    assert runs[0].id in caught.value.message
+    wording("jobs cancel", describe(caught.value), {runs[0].id: "<run>"})
+
+
+def test_a_server_that_stops_answering_leaves_the_others_named(
+    paper_site: Site, paper: ControlPlane
+) -> None:
+    runs = [paper_site.submit() for _ in range(3)]
+    second = paper.workloads[1].id
+    paper.trouble(Trouble(path=f".*/{second}/suspend", answer=503, times=99))
+    with pytest.raises(LlmbError) as caught:
+        paper_site.cluster().cancel(runs)
+    assert caught.value.value == tuple(run.id for run in runs[1:])
+
+
 def test_phases_become_states(paper_site: Site, paper: ControlPlane) -> None:
     paper.phases = ("Pending", "Initializing", "Running", "Degraded", "Running", "Completed")
     run = paper_site.submit()

@@ -148,14 +148,17 @@ def fit(
 
     Optional columns are omitted from the right until each row fits on one line. The text of column
     ``below`` may go on lines of its own. Names of experiments (column ``name``) have at most
-    ``longest`` characters, and different ones stay different (``names.apart``). If even that is too
-    wide, names are shortened in the middle, and without space for them cells are folded. If
-    ``longest`` is None, names stay whole, and rows may be wider than ``width``.
+    ``longest`` characters, unless different ones would then look the same (``names.apart``). If
+    even that is too wide, names are shortened in the middle, and without space for them cells are
+    folded. If ``longest`` is None, names stay whole, and rows may be wider than ``width``.
     """
     # Formatted once, since several choices of columns are drawn.
     cells = [{column.key: column.cell(row) for column in columns} for row in rows]
     rows = [{**line, name: row[name]} for line, row in zip(cells, rows, strict=True)]
     columns = [column if column.key == name else replace(column, show=str) for column in columns]
+    names = [row[name] for row in rows]
+    if longest is not None and apart(names, longest) is None:
+        longest = max(map(len, names))
     for shown in _choices(columns):
         named = _named(shown, rows, width, name, below, longest)
         if named is not None and (text := _drawn(shown, named, width, below)) is not None:

@@ -89,6 +89,18 @@ def test_a_narrow_table_omits_optional_columns_from_the_right(
         assert word in line
 
 
+def test_names_that_differ_only_in_their_middle_keep_it() -> None:
+    long = [
+        {**row, "experiment": f"probe_bf16_gpus8_value{'x' * 45}V{side}{'y' * 45}"}
+        for row, side in zip(rows(), "AB", strict=True)
+    ]
+    text, omitted = fit(COLUMNS, long, 150, longest=90)
+    assert omitted == ()
+    assert all(f"V{side}y" in line for line, side in zip(text.splitlines()[2:], "AB", strict=True))
+    text, omitted = fit(COLUMNS, long, 80, longest=90)
+    assert omitted == ("time", "rate")
+
+
 def test_text_is_folded_where_nothing_fits() -> None:
     lines, omitted = shown(50)
     assert omitted == ("time", "rate")

@@ -22,6 +22,8 @@ from llmb.core.names import listed
 from llmb.errors import LlmbError
 from llmb.run.submission import SubmitResult
 
+_REFUSALS = ("-refused", "-denied")  # the ends of codes of errors: the cluster did answer
+
 
 def _behind_others(states: Sequence[JobState]) -> Sequence[JobState]:
     """The first of this machine's runs, if none has started and other jobs are before them.
@@ -62,6 +64,7 @@ class Follower:
     def __init__(self) -> None:
         self.printed: dict[str, str] = {}
         self.reasons: set[str] = set()
+        self.hints: set[str] = set()  # of refusals, printed before
         self.slow: set[tuple[str, int]] = set()  # attempts that are reported as too slow
 
     def __call__(self, runs: Sequence[RunRecord], states: Mapping[str, JobState]) -> None:
@@ -98,13 +101,16 @@ class Follower:
         self.line(f"{time_of_day()} {run.id} {self.named(run)} {event}")
 
     def trouble(self, error: LlmbError) -> None:
-        is_elsewhere = error.code == ELSEWHERE_CODE
-        problem = (
-            f"{error.value} is elsewhere"
-            if is_elsewhere
-            else "the cluster does not answer, retrying"
-        )
+        is_refusal = error.code.endswith(_REFUSALS)
+        if error.code == ELSEWHERE_CODE:
+            problem = f"{error.value} is elsewhere"
+        else:
+            problem = f"the cluster {'refuses' if is_refusal else 'does not answer'}, retrying"
         self.line(f"{time_of_day()} {problem}: {error.message}")
+        # A cluster that does not answer may answer again. A refusal needs the user.
+        if is_refusal and error.hint is not None and error.hint not in self.hints:
+            self.hints.add(error.hint)
+            self.line(f"hint: {error.hint}")
 
     def waiting(self, states: Sequence[JobState]) -> None:
         """Print why runs wait: one line for all of them, when a reason is new."""

@@ -2,6 +2,7 @@
 """The whole commands against a control plane on loopback, as a user of Run:ai types them."""
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -170,6 +171,33 @@ def test_when_run_ai_is_silent_what_was_seen_last_is_shown(
     done = llmb_here("jobs", "list", "--install", site.install)
     assert "PENDING" in done.stdout
     assert "HTTP 503" in done.stderr
+
+
+def test_waiting_says_that_run_ai_refuses_the_access_key(
+    nodes_of_eight: Site,
+    paper: ControlPlane,
+    llmb_here: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    wording: Callable[..., None],
+) -> None:
+    """The key is replaced while llmb sleeps for the third time."""
+    site, keys, sleeps = nodes_of_eight, paper.keys, list[float]()
+    assert site.llmb(*ONE).returncode == 0
+    for name, value in site.environ.items():
+        monkeypatch.setenv(name, value)
+    paper.keys = {}
+
+    def sleep(seconds: float) -> None:
+        sleeps.append(seconds)
+        if len(sleeps) == 3:
+            paper.keys = keys
+            paper.workloads[0].script = ["Completed"]
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    lines = llmb_here("jobs", "wait", "--install", site.install).stderr.splitlines()
+    first = next(number for number, line in enumerate(lines) if "HTTP 401" in line)
+    assert sum("HTTP 401" in line for line in lines) == 1
+    wording("jobs wait", "\n".join([lines[first][9:], lines[first + 1]]))
 
 
 def test_a_tiny_job_needs_an_environment_or_an_image_of_its_own(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmb.api import ClusterQuestion, ClusterTraits, ClusterType, name_fault, url_fault
-from llmb_runai.runai_config import RunaiConfig
+from llmb_runai.runai_config import RunaiConfig, claim_fault
 
 if TYPE_CHECKING:
     from llmb.api import Finding
@@ -44,7 +44,7 @@ def _mount(text: str) -> dict[str, str]:
         raise ValueError("write three parts: name:path:claim, such as work:/work:work-claim")
     if not parts[1].startswith("/"):
         raise ValueError(f"the path {parts[1]} is not absolute: start it with /")
-    if (reason := name_fault(parts[0], "a volume") or name_fault(parts[2], "a claim")) is not None:
+    if (reason := name_fault(parts[0], "a volume") or claim_fault(parts[2])) is not None:
         raise ValueError(reason)
     return dict(zip(_MOUNT, parts, strict=True))
 

@@ -31,7 +31,7 @@ _VARIABLES: Mapping[RunaiPart, str] = {
     "secret": "APP_SECRET and APP_ID",
 }
 _CONFIRMED = {API: "it answers", PROJECT: "it exists", SECRET: "it signs in"}
-_NO_VOLUME = RunaiPvc(name="", path="/", claim="")  # the API does not need it
+_NO_VOLUME = RunaiPvc(name="none", path="/", claim="none")  # the API does not need it
 
 
 def notes(section: RunaiConfig | None, environ: Mapping[str, str]) -> Iterator[str]:

@@ -8,6 +8,20 @@ from typing import Any
 
 from llmb.api import KeyFaultError, is_secret_name
 
+# A subdomain of RFC 1123, as Kubernetes names claims. Run:ai's API accepts 63 characters of 253.
+_PART = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+_CLAIM = re.compile(rf"(?=.{{1,63}}\Z){_PART}(?:\.{_PART})*")
+
+
+def claim_fault(text: str) -> str | None:
+    """Return the reason why ``text`` is not the name of a persistent volume claim."""
+    if _CLAIM.fullmatch(text) is not None:
+        return None
+    return (
+        f"no claim is named '{text}': a name has at most 63 lower-case letters, digits, hyphens and"
+        " points, and begins and ends with a letter or a digit"
+    )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunaiPvc:
@@ -22,6 +36,10 @@ class RunaiPvc:
     local: Path | None = None
 
     def __post_init__(self) -> None:
+        if (reason := claim_fault(self.claim)) is not None:
+            raise KeyFaultError(
+                reason, "claim", hint="kubectl get pvc -n runai-PROJECT lists claims"
+            )
         if not self.path.startswith("/"):
             raise KeyFaultError(f"'{self.path}' is not a full path", "path", hint="begin it with /")
         if self.local is not None and not self.local.is_absolute():

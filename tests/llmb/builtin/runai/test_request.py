@@ -11,9 +11,10 @@ from hypothesis import given, settings, strategies as st
 from llmb.contract.launch import Launch, Program, StagedFile, Stamp, Wrapper
 from llmb.contract.schema import ClusterConfig
 from llmb.core import yamlfile
-from llmb.errors import InputFaults, LlmbError
+from llmb.errors import InputFaults, KeyFaultError, LlmbError
 from llmb.plan.read_config import read_config
 from llmb_installer.cluster_types import all_types
+from llmb_runai.cluster_type import RUNAI
 from llmb_runai.request import (
     LONGEST_NAME,
     body,
@@ -285,3 +286,25 @@ def test_addresses_and_paths_are_checked(text: str, fault: str) -> None:
             ),
             cluster_types=all_types,
         )
+
+
+@pytest.mark.parametrize(
+    ("claim", "is_valid"),
+    [  # the rules of RFC 1123 subdomains, as Kubernetes documents names
+        *((name, True) for name in ("work-claim", "1data", "a", "team.work-1", "a" * 63)),
+        *((name, False) for name in ("Work_Claim", "Work", "-a", "a-", "a..b", ".a", "a.-b", "")),
+        ("a" * 64, False),  # RFC 1123 allows it, and Run:ai's API does not
+    ],
+)
+def test_a_claim_has_a_name_that_kubernetes_accepts(claim: str, is_valid: bool) -> None:
+    (question,) = [question for question in RUNAI.questions if question.key == "pvc"]
+    assert question.parse is not None
+    if is_valid:
+        assert question.parse(f"w:/w:{claim}")["claim"] == claim
+        assert RunaiPvc(name="w", path="/w", claim=claim).claim == claim
+        return
+    with pytest.raises(ValueError, match=r"claim|three parts"):
+        question.parse(f"w:/w:{claim}")
+    with pytest.raises(KeyFaultError) as caught:
+        RunaiPvc(name="w", path="/w", claim=claim)
+    assert caught.value.path == ("claim",)

@@ -211,7 +211,7 @@ class Format:
     redrawn: bool
     #: The log's keys for each of our names, and the factor of their values.
     keys: Mapping[str, Keys]
-    #: The keys of step time, TFLOPS, loss, memory, gradient norm and rate of tokens.
+    #: The keys of step time, TFLOPS, loss, memory, gradient norm, rate of tokens and batch.
     each_step: tuple[Keys, ...]
     #: The keys of the metrics that the workload declares.
     declared: tuple[tuple[str, Keys], ...] = ()
@@ -237,7 +237,7 @@ class Format:
     own: bool = False
 
 
-_EACH_STEP = ("step_time", "tflops", "loss", "peak_memory", "grad_norm", "tokens_rate")
+_EACH_STEP = ("step_time", "tflops", "loss", "peak_memory", "grad_norm", "tokens_rate", "gbs")
 
 
 def compile_spec(spec: ParseSpec, name: str | None = None) -> Format:

@@ -240,8 +240,10 @@ class Samples:
     environment: Environment = Environment()
     #: The program of the lines (``NeMo 2``), None for a plugin's own.
     framework: str | None = None
-    #: Global batch in samples.
+    #: Global batch in samples, of the last step.
     gbs: int | None = None
+    #: Pairs of an iteration and the batch from there on, more than one if the batch changes.
+    batches: tuple[tuple[int, int], ...] = ()
     #: Of one GPU in bytes, the highest of all steps.
     peak_memory: float | None = None
     #: None without lines of MLPerf.

@@ -104,6 +104,20 @@ def covered(samples: Samples, window: Window) -> Window:
     return Window(begin + number, end - 1 + number)
 
 
+def batches_in(samples: Samples, window: Window) -> tuple[int, ...]:
+    """Return the global batches of the steps in ``window``, each once, as far as they are logged.
+
+    A line for several steps in which the batch changes may have steps of both.
+    """
+    steps = steps_in(samples, window)
+    if not steps:
+        return ()
+    begin, last = steps[0].iteration - steps[0].span + 1, steps[-1].iteration
+    before = [batch for iteration, batch in samples.batches if iteration <= begin]
+    changes = [batch for iteration, batch in samples.batches if begin < iteration <= last]
+    return tuple(dict.fromkeys((*before[-1:], *changes)))
+
+
 SECONDS_PER_DAY = 86400
 # seconds, TFLOPS: so that no square and no ratio of two is beyond what a float can hold
 _MOST = 1e9

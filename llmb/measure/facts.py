@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from llmb.contract.samples import Node, Samples, Straggler, Telemetry
-from llmb.contract.window import Window, steps_in
+from llmb.contract.window import Window, batches_in, steps_in
 from llmb.core.scan import plain
 from llmb.core.values import dataclass
 from llmb.measure.fabric import Fabric, fabric_of
@@ -193,3 +193,27 @@ def invalid_because(
     if several and any(network.startswith(SOCKET) for network in samples.environment.networks):
         reasons.append("ran over TCP: NCCL logged 'Using network Socket'")
     return tuple(reasons)
+
+
+def batch_change(samples: Samples, window: Window | None, batch: int | None) -> str:
+    """Return why a run whose batch changes has no rates in ``window``, empty if it has.
+
+    ``batch`` is the configuration's, None if unknown.
+    """
+    if window is None or len(samples.batches) < 2:
+        return ""
+    batches = batches_in(samples, window)
+    if len(batches) > 1:
+        sizes = f"{', '.join(map(str, batches[:-1]))} and {batches[-1]}"
+        # a line for several steps may have steps of two batches
+        changed = next(step for step in samples.steps if step.iteration >= samples.batches[-1][0])
+        begin = changed.iteration + (changed.span > 1) + samples.first
+        end_of_run = samples.steps[-1].iteration + samples.first
+        last = window.last if begin < window.last else end_of_run
+        return (
+            f"the batch changes in the window {window} ({sizes} samples), so it has no rates:"
+            f" measure steps of a single batch, as with --window {begin}-{last}"
+        )
+    if batches and batch is not None and batches[0] != batch:
+        return f"the batch in the window {window} is {batches[0]}, and the configuration's {batch}"
+    return ""

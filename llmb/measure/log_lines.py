@@ -83,20 +83,21 @@ class StepLine(NamedTuple):
 
     step: Step
     last: int | None  #: the last iteration
-    gbs: int | None  #: global batch
+    gbs: float | None  #: global batch, which may be no whole number
     peak_memory: float | None  #: bytes
 
 
-def read_step(line: Line, form: Format, *, with_batch: bool = True) -> StepLine | None:
+def read_step(line: Line, form: Format, *, first_batch: bool = True) -> StepLine | None:
     """Return the step whose needle begins ``line.after``, None if the line is incomplete.
 
+    The ``first_batch`` may also follow from the samples that were consumed until then.
     Raises SlowPatternError and NoNumberError for a pattern of a plugin, UnitMismatchError for a
     value in another unit.
     """
     if not form.source:
-        return _read_step(line, form, with_batch)
+        return _read_step(line, form, first_batch)
     with _limited(form):
-        return _read_step(line, form, with_batch)
+        return _read_step(line, form, first_batch)
 
 
 def with_following(hit: Hit, line: Line, form: Format) -> Line:
@@ -116,7 +117,7 @@ def with_following(hit: Hit, line: Line, form: Format) -> Line:
     return Line(line.before, b" | ".join((line.after, *texts)), cut)
 
 
-def _read_step(line: Line, form: Format, with_batch: bool) -> StepLine | None:
+def _read_step(line: Line, form: Format, first_batch: bool) -> StepLine | None:
     after = strip_escapes(line.after)
     parts = _parts(strip_escapes(line.before), after, form)
     if parts is None:
@@ -127,7 +128,7 @@ def _read_step(line: Line, form: Format, with_batch: bool) -> StepLine | None:
     if line.cut and header.string is after and header.end() == len(after):
         return None  # further digits may follow
     cut = cut and line.cut
-    step_time, tflops, loss, memory, norm, rate = _values_of(text, form.each_step, cut)
+    step_time, tflops, loss, memory, norm, rate, batch = _values_of(text, form.each_step, cut)
     if "tokens_rate" in form.patterns:
         rate = _value_of(text, "tokens_rate", form, cut)
     values: dict[str, float] = {}
@@ -150,7 +151,7 @@ def _read_step(line: Line, form: Format, with_batch: bool) -> StepLine | None:
         }
         step_time, tflops = matched.get("step_time", step_time), matched.get("tflops", tflops)
         loss, norm = matched.get("loss", loss), matched.get("grad_norm", norm)
-        memory = matched.get("peak_memory", memory)
+        memory, batch = matched.get("peak_memory", memory), matched.get("gbs", batch)
     if form.units:
         _check_units(text, form, cut)
     if (
@@ -179,8 +180,9 @@ def _read_step(line: Line, form: Format, with_batch: bool) -> StepLine | None:
         fault=_fault(text) if form.name == MEGATRON_NAME and not cut else "",
         values={**values, **_energy(text, cut)} if _ENERGY_UNIT in text else values,
     )
-    gbs = _batch(text, form, iteration, cut) if with_batch else None
-    return StepLine(step, last, gbs, memory)
+    if batch is None and first_batch:
+        batch = _consumed_in_a_step(text, form, iteration, cut)
+    return StepLine(step, last, batch, memory)
 
 
 _ENERGY_UNIT = b"(J/iter/GPU)"
@@ -416,14 +418,14 @@ def values_in(text: bytes, form: Format, name: str) -> list[float]:
     return values
 
 
-def _batch(text: bytes, form: Format, iteration: int, cut: bool) -> int | None:
-    """Return the global batch: from the line, or consumed samples per step if it is an integer."""
-    value = _value_of(text, "gbs", form, cut)
-    if value is None and (consumed := _value_of(text, "consumed_samples", form, cut)) is not None:
-        # a progress bar may be one step ahead of its values
-        step = _value_of(text, "global_step", form, cut)
-        value = consumed / (1 + (iteration if step is None or step < 0 else step))
-    return int(value) if value is not None and 0 < value < 1e12 and value == int(value) else None
+def _consumed_in_a_step(text: bytes, form: Format, iteration: int, cut: bool) -> float | None:
+    """Return the samples that were consumed until a line, divided by the steps until then."""
+    consumed = _value_of(text, "consumed_samples", form, cut)
+    if consumed is None:
+        return None
+    # a progress bar may be one step ahead of its values
+    step = _value_of(text, "global_step", form, cut)
+    return consumed / (1 + (iteration if step is None or step < 0 else step))
 
 
 # Of a step's line: the prefix of a rank, the iteration, the text with the values, and whether that

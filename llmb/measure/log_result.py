@@ -17,7 +17,7 @@ from llmb.contract.model import ModelShape
 from llmb.contract.samples import Samples
 from llmb.contract.settings import NOTHING, Settings
 from llmb.contract.spec import NEMO, Workload
-from llmb.contract.window import Window
+from llmb.contract.window import Window, batches_in
 from llmb.measure import facts, find_logs, mlperf, nccl_tests, result_notes, suites
 from llmb.measure.checkpoints import checkpoints_of
 from llmb.measure.describe_log import (
@@ -36,6 +36,7 @@ from llmb.measure.root_cause import cause_behind, root_cause
 from llmb.measure.run_result import (
     metrics_of,
     read_samples,
+    window_of,
     with_gaps,
     with_program_lines,
     with_times,
@@ -82,9 +83,17 @@ def result_of_log(
     identity = Identity(experiment=experiment_of(path), path=str(path))
     if unreadable:
         return Result(identity=identity, status=UNKNOWN, reason=unreadable, unreadable=True)
+    last = samples.max_iteration if samples.last is None else samples.last
+    steps = None if last is None else last + 1
     settings, overridden = overrides, tuple[Override, ...]()
     if workloads is not None:
         settings = describe(named, samples, workloads, overrides, settings_found)
+        if len(samples.batches) > 1:
+            used = window or _window_beside(settings_found, steps)
+            used = window_of(samples, steps, used, windows.get(settings.framework))
+            batches = () if used is None else batches_in(samples, used)
+            samples = replace(samples, gbs=batches[-1]) if batches else samples
+            settings = describe(named, samples, workloads, overrides, settings_found)
         logged = describe(named, samples, workloads, beside=settings_found)
         overridden = overridden_by(overrides, logged)
     workload = (workloads or {}).get(settings.workload)
@@ -99,8 +108,6 @@ def result_of_log(
     configuration, samples = complete(settings, workload), with_times(samples, settings)
     reader = _without_hybrid_tflops(reader, samples, trained.model)
     types = known_types() if types is None else types
-    last = samples.max_iteration if samples.last is None else samples.last
-    steps = None if last is None else last + 1
     peak = peak_at(types.get(settings.gpu_type or ""), settings.dtype)
     is_profiled = settings.profile and configuration is None
     metrics = metrics_of(

@@ -74,7 +74,7 @@ def metrics_of(
     if reader.spec.reads_whole_log:  # its results are no iterations, so none is of a warm-up
         steps = None if samples.last is None else samples.last + 1
         window = window or (None if steps is None else Window(0, steps - 1))
-    used = _window_of(samples, steps, window, window_parts)
+    used = window_of(samples, steps, window, window_parts)
     specs = (*reader.metrics, *_energy_specs(samples, reader))
     measured = measure.measure(samples, used, specs) if used else {}
     if not reader.spec.tflops_valid:
@@ -88,6 +88,10 @@ def metrics_of(
         invalid.append(facts.TRACED)
     if settings.stragglers:
         invalid.append(facts.DETECTED)
+    batch_change = facts.batch_change(samples, used, settings.gbs)
+    if batch_change:
+        invalid.append(batch_change)
+        settings = replace(settings, gbs=None)  # so that no rates are computed
     metrics = _with_throughput(
         Metrics(
             window=used,
@@ -134,7 +138,7 @@ def _causal_part(samples: Samples, model: ModelShape | None) -> float | None:
     return causal_flops(model) / flops_of(model).total
 
 
-def _window_of(
+def window_of(
     samples: Samples,
     steps: int | None,
     requested: Window | None,

@@ -44,6 +44,7 @@ _ROUNDED = 0.006  # seconds: Megatron-Bridge prints a step's time twice, once wi
 _MOST_INTERVAL = 1000  # steps: a single line with a higher number is of a run that has gone on
 _SAME_RUN = 0.01  # a fraction: how far apart the times of one run are, which each rank takes
 _MOST_LINKS = 32  # ranks whose lines of NCCL are read
+_MOST_SAMPLES = 1e12  # in a batch
 _APART = 64  # steps: how far apart the two lines of one step may be, which two ranks print
 
 
@@ -93,6 +94,7 @@ class Collector:
             samples.peak_memory,
             samples.environment,
         )
+        self.batches = [*samples.batches]
         self.mlperf, self.nccl_table = samples.mlperf, samples.nccl_table
         self.opening, self.loads, self.from_list = state.opening, [*state.loads], state.from_list
         self.unnumbered, self.rank = [*state.unnumbered], state.rank
@@ -158,6 +160,7 @@ class Collector:
             environment=self.environment,
             framework=self.framework,
             gbs=self.gbs,
+            batches=tuple(self.batches),
             peak_memory=self.peak_memory,
             mlperf=self.mlperf,
             nccl_table=self.nccl_table,
@@ -224,7 +227,7 @@ class Collector:
         if form.json_names is not None:
             return json_lines.read_step(line, form)
         try:
-            return log_lines.read_step(line, form, with_batch=self.gbs is None)
+            return log_lines.read_step(line, form, first_batch=self.gbs is None)
         except NoNumberError as error:
             self.misread = self.misread or error
             return None
@@ -264,7 +267,12 @@ class Collector:
         self.first = form.window_from
         if form.name != MEGATRON_NAME or self.framework != BRIDGE_NAME:
             self.framework = form.name
-        self.gbs = self.gbs or step_line.gbs or self.environment.gbs
+        batch = step_line.gbs
+        if batch is not None and batch != self.gbs and _is_count(batch):
+            self.gbs = int(batch)
+            self.batches.append((step.iteration, self.gbs))
+        elif self.gbs is None:
+            self.gbs = self.environment.gbs
         if step_line.peak_memory is not None:
             self.peak_memory = max(self.peak_memory or 0, step_line.peak_memory)
 
@@ -339,6 +347,7 @@ class Collector:
         self.offsets = {}
         self.environment, self.ended, self.from_list = NOTHING, False, False
         self.gbs = self.peak_memory = None
+        self.batches = []
 
     def _take_opening(self) -> None:
         if self.opening is not NOTHING:
@@ -370,6 +379,10 @@ class Collector:
             return step
         self.step_times.remove(matched)
         return replace(step, tflops=matched[1])
+
+
+def _is_count(batch: float) -> bool:
+    return 0 < batch < _MOST_SAMPLES and batch == int(batch)
 
 
 def _matches(step: Step, pair: tuple[float, float]) -> bool:

@@ -58,6 +58,7 @@ def test_the_sample_line_of_nemo_1(tmp_path: Path) -> None:
         attempts=1,
         framework="NeMo 1",
         gbs=256,
+        batches=((99, 256),),
     )
 
 

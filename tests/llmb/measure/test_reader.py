@@ -65,6 +65,7 @@ def test_the_sample_line(tmp_path: Path) -> None:
         attempts=1,
         framework="NeMo 2",
         gbs=128,
+        batches=((49, 128),),
         peak_memory=70833405952,
     )
 

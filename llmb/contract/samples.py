@@ -232,6 +232,8 @@ class Samples:
     first: int = 0
     #: How often the iterations started again, 0 without a step.
     attempts: int = 0
+    #: The steps of earlier attempts from whose checkpoint it continues, in their order.
+    resumed: tuple[Step, ...] = ()
     #: The byte of the file at which the line of its first step begins, 0 for the first attempt.
     begins: int = 0
     #: The trainer logged that it finished.

@@ -88,6 +88,7 @@ class Collector:
         self.offsets = dict(samples.offsets)
         self.last, self.first, self.ended = samples.last, samples.first, samples.ended
         self.attempts, self.begins = samples.attempts, samples.begins
+        self.resumed = [*samples.resumed]
         self.framework = samples.framework
         self.gbs, self.peak_memory, self.environment = (
             samples.gbs,
@@ -124,12 +125,8 @@ class Collector:
     def samples(self) -> Samples:
         """Return the samples that were read so far."""
         samples = replace(self._numbered(), environment=merged(self.environment, self.opening))
-        if self.steps and self.framework in MEANS:
-            resumed = any(event.kind == "load" for event in self.checkpoints)
-            return replace(samples, steps=_with_spans(samples.steps, resumed=resumed))
         if self.steps:
-            is_sample = self.ended and self.framework == NEMO2_NAME
-            return replace(samples, steps=_sampled(samples.steps)) if is_sample else samples
+            return replace(samples, steps=self._with_spans(has_ended=self.ended))
         samples = replace(
             samples, checkpoints=(*self.loads, *self.checkpoints), unread=self._why_unread()
         )
@@ -139,6 +136,14 @@ class Collector:
         return replace(
             samples, steps=steps, attempts=1, last=len(steps) - 1, first=1, framework=BRIDGE_NAME
         )
+
+    def _with_spans(self, *, has_ended: bool) -> tuple[Step, ...]:
+        """Return the steps of this attempt, each with the number of steps that it measures."""
+        if self.framework in MEANS:
+            resumed = any(event.kind == "load" for event in self.checkpoints)
+            return _with_spans(tuple(self.steps), resumed=resumed)
+        is_sample = has_ended and self.framework == NEMO2_NAME
+        return _sampled(tuple(self.steps)) if is_sample else tuple(self.steps)
 
     def _why_unread(self) -> str:
         if self.unread is None:
@@ -154,6 +159,7 @@ class Collector:
             last=self.last,
             first=self.first,
             attempts=self.attempts,
+            resumed=tuple(self.resumed),
             begins=self.begins,
             ended=self.ended,
             checkpoints=tuple(self.checkpoints),
@@ -249,7 +255,7 @@ class Collector:
             if self._add_values(step_line, form):
                 return
             if self.from_list or self._starts_anew(step_line.step, redrawn=form.redrawn):
-                self._begin(at)
+                self._begin(at, step_line.step.iteration)
                 self.rank = log_lines.read_rank(line, form)
                 # the known batch may be that of the attempt before
                 step_line = self._read_step(line, form) or step_line
@@ -339,8 +345,13 @@ class Collector:
         )
         return step.iteration < previous.iteration or (repeated and not redrawn)
 
-    def _begin(self, at: int) -> None:
-        """Begin an attempt ``at`` an offset: anything read since the last step belongs to it."""
+    def _begin(self, at: int, first: int = 0) -> None:
+        """Begin an attempt ``at`` an offset: anything read since the last step belongs to it.
+
+        Steps before its ``first`` one are not trained again, since it loads their checkpoint.
+        """
+        before = (*self.resumed, *self._with_spans(has_ended=True)) if first else ()
+        self.resumed = [step for step in before if step.iteration < first]
         self.begins = at if self.attempts else 0
         self.attempts += 1
         self.steps, self.checkpoints, self.unnumbered = [], [], []

@@ -22,19 +22,24 @@ _BLOCKS = 20  # of which the slope is taken: single steps depend on the steps be
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sustained:
-    """A training of FEWEST_STEPS steps or more, from its first step to its last."""
+    """A training of FEWEST_STEPS steps or more, from its first step to its last.
 
-    steps: int  #: of the last attempt
+    Its steps are those of the last attempt, and of earlier ones those before the checkpoint from
+    which it continues.
+    """
+
+    steps: int
     #: The growth of the step time from the first step of the window to the last step of the run, by
     #: the slope of block medians, as a fraction of the median. Above 0 it gets slower.
     drift: float | None = None
     drift_interval: tuple[float, float] | None = None  #: 95 %
-    in_steps_s: float  #: the sum of the step times of the last attempt
+    in_steps_s: float  #: the sum of the step times
     elapsed_s: float | None = None  #: from the first step, or the first start, to the last step
     #: In the last attempt, between the end of a step and the begin of the next.
     between_steps_s: float | None = None
     restarts: int = 0  #: how often the iterations of the log began again
-    #: From the first start of the program to the first step of the last attempt.
+    #: From the first start of the program to the first step of the last attempt, without the steps
+    #: before that one: starts, pauses, and steps that were trained again.
     lost_to_restarts_s: float | None = None
     goodput: float | None = None  #: ``in_steps_s`` by ``elapsed_s``, at most 1
     hottest_c: float | None = None  #: degrees Celsius, of all GPUs in the window
@@ -49,15 +54,15 @@ def sustained_of(
 
     ``series`` are the samples of each node, ``nodes`` what is known of them.
     """
-    steps = samples.steps
-    count = sum(step.span for step in steps)
-    if count < FEWEST_STEPS or not all(0 < step.step_time < math.inf for step in steps):
+    steps, all_steps = samples.steps, (*samples.resumed, *samples.steps)
+    count = sum(step.span for step in all_steps)
+    if count < FEWEST_STEPS or not all(0 < step.step_time < math.inf for step in all_steps):
         return None
-    seconds = math.fsum(step.step_time * step.span for step in steps)
+    seconds, resumed = _seconds(all_steps), _seconds(samples.resumed)
     begin = 0 if window is None else window.first - samples.first
     drift, interval = _drift([step for step in steps if step.iteration >= begin])
     restarts = max(0, samples.attempts - 1)
-    elapsed, between, lost = _times(samples, seconds, series, restarts)
+    elapsed, between, lost = _times(samples, resumed, series, restarts)
     measured = [node.telemetry for node in nodes if node.telemetry is not None]
     degrees = [item.temperature_c.max for item in measured if item.temperature_c is not None]
     slowed = {
@@ -103,10 +108,17 @@ def _drift(steps: Sequence[Step]) -> tuple[float | None, tuple[float, float] | N
     return round(drift, 5), (round(drift - half, 5), round(drift + half, 5))
 
 
+def _seconds(steps: Sequence[Step]) -> float:
+    return math.fsum(step.step_time * step.span for step in steps)
+
+
 def _times(
-    samples: Samples, in_steps: float, series: Sequence[NodeSamples], restarts: int
+    samples: Samples, resumed: float, series: Sequence[NodeSamples], restarts: int
 ) -> tuple[float | None, float | None, float | None]:
-    """Return the elapsed seconds, those between steps, and those lost to restarts."""
+    """Return the elapsed seconds, those between steps, and those lost to restarts.
+
+    ``resumed`` seconds of steps of earlier attempts are not lost.
+    """
     first, last = samples.steps[0], samples.steps[-1]
     offsets = dict(samples.offsets)
     begin = time_of_line(series, offsets.get(first.iteration))
@@ -114,7 +126,8 @@ def _times(
     starts = [node.samples[0].time for node in series if node.is_first and node.samples]
     if begin is None or end is None or not starts:
         return None, None, None if restarts else 0.0
-    own_first = first.step_time * first.span
+    in_steps, own_first = _seconds(samples.steps), _seconds([first])
     between = max(0.0, end - begin - (in_steps - own_first))
-    lost = max(0.0, begin - own_first - min(starts)) if restarts else 0.0
-    return round(in_steps + between + lost, 3), round(between, 3), round(lost, 3)
+    lost = max(0.0, begin - own_first - min(starts) - resumed) if restarts else 0.0
+    elapsed = resumed + in_steps + between + lost
+    return round(elapsed, 3), round(between, 3), round(lost, 3)

@@ -5,6 +5,7 @@ import random
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from llmb.contract.window import Window
 from llmb.judge import sustained as sustained_verdicts
 from llmb.judge.sustained import in_words, with_sustained
 from llmb.judge.value import FAIL, INCONCLUSIVE, PASS, WARN
+from llmb.measure.log_reader import read_log
 from llmb.measure.result import (
     CANCELLED,
     FAILED,
@@ -161,6 +163,68 @@ def test_a_restart_loses_everything_before_the_last_attempt(wording: Wording) ->
     judged = judge(sustained)
     assert judged.verdict == FAIL
     wording("explain", judged.reason)
+
+
+def test_steps_before_the_checkpoint_of_a_restart_are_not_lost() -> None:
+    """202 steps, a pause of 30 s, and again from step 200 on: 2 of 1000 steps are lost."""
+    attempts = [range(202), range(200, 1000)]
+    now, ends = 30.0, []
+    for attempt, pause in zip(attempts, (0.0, 30.0), strict=True):
+        now += pause
+        for _ in attempt:
+            now += 2.0
+            ends.append(now)
+    samples = Samples(
+        steps=tuple(Step(iteration=n, step_time=2.0) for n in attempts[1]),
+        resumed=tuple(Step(iteration=n, step_time=2.0) for n in range(200)),
+        last=999,
+        attempts=2,
+        offsets=tuple((n, (202 + place) * LINE) for place, n in enumerate(attempts[1])),
+    )
+    sustained = sustained_of(samples, Window(220, 879), sampled(ends), ())
+    assert sustained is not None
+    assert (sustained.steps, sustained.in_steps_s) == (1000, 2000)
+    assert sustained.elapsed_s == pytest.approx(now, abs=2)
+    assert sustained.lost_to_restarts_s == pytest.approx(30 + 30 + 2 * 2.0, abs=2)
+    assert sustained.goodput == pytest.approx(2000 / now, abs=0.001)
+    assert judge(sustained).verdict == PASS
+
+
+LINES = {
+    "NeMo": "Training epoch 0, iteration {n}/99 | train_step_timing in s: {seconds}\n",
+    "Megatron": " iteration {m}/ 100 | elapsed time per iteration (ms): {ms} | lm loss: 9.0 |\n",
+}
+
+
+@pytest.mark.parametrize("line", LINES.values(), ids=LINES)
+@pytest.mark.parametrize("every", [1, 5])
+def test_the_log_shows_which_steps_an_attempt_continues_from(
+    line: str, every: int, tmp_path: Path
+) -> None:
+    """A time tells the attempt of a step: the final training has each step once, of the last."""
+    attempts = [range(60), range(40, 70), range(50, 55), range(50, 100)]
+    log, trained = "", dict[int, float]()
+    for number, attempt in enumerate(attempts, start=1):
+        trained = {n: seconds for n, seconds in trained.items() if n < attempt[0]}
+        for n in attempt:
+            trained[n] = float(number)
+            if (n + 1) % every == 0:
+                log += line.format(n=n, m=n + 1, seconds=number, ms=1000.0 * number)
+    path = tmp_path / "x.log"
+    path.write_text(log + "`Trainer.fit` stopped: `max_steps=100` reached.\n")
+    samples = read_log(path)
+    steps = [*samples.resumed, *samples.steps]
+    assert sum(step.span for step in steps) == 100
+    assert sum(step.span * step.step_time for step in steps) == sum(trained.values())
+    assert [step.iteration for step in samples.resumed] == [*range(every - 1, 50, every)]
+
+
+def test_a_training_that_begins_anew_continues_from_none(tmp_path: Path) -> None:
+    path = tmp_path / "x.log"
+    numbers = (*range(50), *range(100))
+    path.write_text("".join(LINES["NeMo"].format(n=n, seconds=1.5) for n in numbers))
+    samples = read_log(path)
+    assert (samples.attempts, samples.resumed) == (2, ())
 
 
 def test_a_short_run_has_an_uncertain_share() -> None:

@@ -279,8 +279,9 @@ def result_of_run(
     samples, unreadable = (
         read_samples(path, spec) if _exists(path) else (spec.samples or Samples(), "")
     )
-    if window is None and record.origin is not None and record.origin.window is not None:
-        window = Window(*record.origin.window)
+    default = None
+    if record.origin is not None and record.origin.window is not None:
+        default = Window(*record.origin.window)
     settings, trained = record.settings, job.with_dotted
     metrics = metrics_of(
         samples,
@@ -289,7 +290,7 @@ def result_of_run(
         trained.model,
         flops,
         steps=job.max_steps,
-        window=window,
+        window=window or default,
         window_parts=window_parts,
         peak_tflops=None if trained.other_dtype else peak_tflops,
         nodes=job.nodes,
@@ -307,7 +308,9 @@ def result_of_run(
     nodes = telemetry.nodes_of(samples, series, metrics.window)
     metrics = with_power(metrics, nodes, job.scale)
     if job.training is not None:
-        metrics = replace(metrics, sustained=sustained_of(samples, metrics.window, series, nodes))
+        used = window_of(samples, job.max_steps, default, window_parts)
+        in_window = nodes if used == metrics.window else telemetry.nodes_of(samples, series, used)
+        metrics = replace(metrics, sustained=sustained_of(samples, used, series, in_window))
     complete = metrics.has_figures and not samples.failed and has_ended(samples, metrics)
     status = _status(state, complete=complete, readable=not unreadable)
     may_have_failed = status in (FAILED, CANCELLED) or state.state == states.LOST

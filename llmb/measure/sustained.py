@@ -18,6 +18,8 @@ from llmb.measure.uneven import slowing_reasons
 
 FEWEST_STEPS = 100
 _BLOCKS = 20  # of which the slope is taken: single steps depend on the steps before them
+_FEWEST_BLOCKS = 5  # the interval of a slope through fewer is too wide for a verdict
+_LINES = 3  # in a block: the median of three omits a slow one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +32,8 @@ class Sustained:
 
     steps: int
     #: The growth of the step time from the first step of the window to the last step of the run, by
-    #: the slope of block medians, as a fraction of the median. Above 0 it gets slower.
+    #: the slope of block medians, as a fraction of the median. Above 0 it gets slower. None if too
+    #: few lines have the times of steps.
     drift: float | None = None
     drift_interval: tuple[float, float] | None = None  #: 95 %
     in_steps_s: float  #: the sum of the step times
@@ -42,7 +45,7 @@ class Sustained:
     #: before that one: starts, pauses, and steps that were trained again.
     lost_to_restarts_s: float | None = None
     goodput: float | None = None  #: ``in_steps_s`` by ``elapsed_s``, at most 1
-    hottest_c: float | None = None  #: degrees Celsius, of all GPUs in the window
+    hottest_c: float | None = None  #: degrees Celsius, of all GPUs in the default window
     #: The nodes whose GPUs were slowed by heat, power brake or hardware, each with the reasons.
     slowed_nodes: tuple[str, ...] = ()
 
@@ -52,7 +55,8 @@ def sustained_of(
 ) -> Sustained | None:
     """Return how the last attempt held out, None for a short one or without step times.
 
-    ``series`` are the samples of each node, ``nodes`` what is known of them.
+    ``window`` is the default one, whichever the user measures. ``series`` are the samples of each
+    node, ``nodes`` what is known of them in this window.
     """
     steps, all_steps = samples.steps, (*samples.resumed, *samples.steps)
     count = sum(step.span for step in all_steps)
@@ -60,6 +64,8 @@ def sustained_of(
         return None
     seconds, resumed = _seconds(all_steps), _seconds(samples.resumed)
     begin = 0 if window is None else window.first - samples.first
+    if len(samples.batches) > 1:  # steps of another batch take another time
+        begin = max(begin, samples.batches[-1][0])
     drift, interval = _drift([step for step in steps if step.iteration >= begin])
     restarts = max(0, samples.attempts - 1)
     elapsed, between, lost = _times(samples, resumed, series, restarts)
@@ -89,21 +95,22 @@ def sustained_of(
 
 def _drift(steps: Sequence[Step]) -> tuple[float | None, tuple[float, float] | None]:
     """Return the drift by least squares over the medians of blocks, and its 95 % interval."""
-    if len(steps) < _BLOCKS:
+    if len(steps) < _FEWEST_BLOCKS:
         return None, None
-    bounds = [len(steps) * number // _BLOCKS for number in range(_BLOCKS + 1)]
+    count = max(_FEWEST_BLOCKS, min(_BLOCKS, len(steps) // _LINES))
+    bounds = [len(steps) * number // count for number in range(count + 1)]
     blocks = [steps[first:last] for first, last in itertools.pairwise(bounds)]
     times = [quantile(sorted(step.step_time for step in block), 0.5) for block in blocks]
     places = [math.fsum(step.iteration for step in block) / len(block) for block in blocks]
-    middle, mean = math.fsum(places) / _BLOCKS, math.fsum(times) / _BLOCKS
+    middle, mean = math.fsum(places) / count, math.fsum(times) / count
     square = math.fsum((place - middle) ** 2 for place in places)
     pairs = list(zip(places, times, strict=True))
     slope = math.fsum((place - middle) * (time - mean) for place, time in pairs) / square
     residual = math.fsum((time - mean - slope * (place - middle)) ** 2 for place, time in pairs)
-    error = math.sqrt(residual / (_BLOCKS - 2) / square)
+    error = math.sqrt(residual / (count - 2) / square)
     median = quantile(sorted(times), 0.5)
     factor = (steps[-1].iteration - steps[0].iteration) / median
-    half = student_t(_BLOCKS - 2) * error * factor
+    half = student_t(count - 2) * error * factor
     drift = slope * factor
     return round(drift, 5), (round(drift - half, 5), round(drift + half, 5))
 

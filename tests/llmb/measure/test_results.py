@@ -182,6 +182,20 @@ def test_a_run_that_succeeded(run: RunRecord) -> None:
     assert got.verdict == Verdict()
 
 
+def test_how_a_training_held_out_does_not_depend_on_the_measured_window(run: RunRecord) -> None:
+    """Steps grow from 2 s by a tenth of a percent each."""
+    run = replace(run, job=replace(JOB, max_steps=200))
+    log = "".join(steps(1, 199, first=n, time=f"{2 + 0.002 * n:.3f}") for n in range(200))
+    default = result(run, "COMPLETED", log).metrics
+    assert default.sustained is not None
+    # from iteration 44 on: 155 steps of growth by the median of their times, which is in the middle
+    assert default.sustained.drift == pytest.approx(155 * 0.002 / (2 + 0.002 * 121.5), abs=1e-3)
+    for window in (LAST, Window(190, 199), Window(0, 20)):
+        metrics = result(run, "COMPLETED", window=window).metrics
+        assert metrics.window != default.window
+        assert metrics.sustained == default.sustained
+
+
 def test_without_a_peak_there_is_no_mfu(run: RunRecord) -> None:
     run.log.write_text(steps(50))
     got = result_of_run(run, END_OF["COMPLETED"], READER, None)

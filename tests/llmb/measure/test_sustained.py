@@ -299,3 +299,55 @@ def test_the_bounds_of_the_drift_are_2_and_5_percent(drift: float, verdict: str)
     assert judged.verdict == verdict
     shown = f"{100 * abs(drift):.1f}"
     assert f"({shown} to {shown} %)" in judged.reason
+
+
+def interval_lines(lines: int, slope: float, seed: int) -> Samples:
+    """A training of 200 steps that logs so many lines, each for the steps before it."""
+    source, every = random.Random(seed), 200 // lines
+    places = range(every - 1, every * lines, every)
+    steps = [
+        Step(iteration=n, step_time=2.0 * (1 + slope * n / 200) + source.gauss(0, 0.02), span=every)
+        for n in places
+    ]
+    return Samples(steps=tuple(steps), last=steps[-1].iteration)
+
+
+@pytest.mark.parametrize("lines", [5, 8, 16, 40])
+def test_few_lines_have_a_drift_with_a_sound_interval(lines: int) -> None:
+    inside = 0
+    for seed in range(300):
+        sustained = sustained_of(interval_lines(lines, 0.0, seed), Window(0, 10), (), ())
+        assert sustained is not None
+        assert sustained.drift_interval is not None
+        low, high = sustained.drift_interval
+        inside += low <= 0 <= high
+    assert 0.90 <= inside / 300 <= 0.99
+
+
+@pytest.mark.parametrize("lines", [5, 16, 40])
+def test_a_training_with_few_lines_that_gets_much_slower_fails(lines: int) -> None:
+    sustained = sustained_of(interval_lines(lines, 0.5, 1), Window(0, 10), (), ())
+    assert sustained is not None
+    assert judge(sustained).verdict == FAIL
+
+
+def test_the_drift_of_four_lines_is_unknown() -> None:
+    sustained = sustained_of(interval_lines(4, 0.5, 1), Window(0, 10), (), ())
+    assert sustained is not None
+    assert (sustained.drift, sustained.drift_interval) == (None, None)
+
+
+def test_a_single_slow_line_of_few_is_no_failure() -> None:
+    steps = [Step(iteration=n, step_time=2.0, span=10) for n in range(9, 200, 10)]
+    steps[-1] = replace(steps[-1], step_time=6.0)
+    sustained = sustained_of(Samples(steps=tuple(steps), last=199), Window(0, 10), (), ())
+    assert sustained is not None
+    assert judge(sustained).verdict == PASS
+
+
+def test_a_batch_that_grows_is_no_drift() -> None:
+    times = [2.0] * 150 + [4.0] * 150
+    samples = replace(training(times), batches=((0, 64), (150, 128)))
+    sustained = sustained_of(samples, Window(66, 263), (), ())
+    assert sustained is not None
+    assert sustained.drift == 0

@@ -19,7 +19,8 @@ class Step:
     grad_norm: float | None = None
     tokens_rate: float | None = None
     span: int = 1
-    #: Why the program itself calls the step bad: ``nan``, ``skipped``, or empty.
+    #: Why the program itself calls the step bad: ``nan``, ``skipped``, or empty. ``rounded`` for a
+    #: run whose number of steps follows only from a rounded rate.
     fault: str = ""
     values: Mapping[str, float] = field(default_factory=dict)
 
@@ -157,6 +158,8 @@ class Environment:
     described: tuple[Node, ...] = ()
     #: What the trainer logs before its first step.
     steps: int | None = None
+    #: Of them, those before the checkpoint from which the trainer continues. None if unknown.
+    resumed_steps: int | None = None
     #: In samples, from there too.
     gbs: int | None = None
     #: In tokens, from there too.

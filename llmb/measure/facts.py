@@ -11,6 +11,7 @@ from llmb.contract.window import Window, batches_in, steps_in
 from llmb.core.scan import plain
 from llmb.core.values import dataclass
 from llmb.measure.fabric import Fabric, fabric_of
+from llmb.measure.log_lines import RATE_ROUNDING, ROUNDED
 from llmb.measure.uneven import Uneven, busy_clock, slowing_reasons, uneven_nodes
 
 NCCL, NETWORK, NODE, WARNING = "NCCL", "network", "node", "warning"
@@ -184,6 +185,13 @@ def invalid_because(
     if skipped:
         further = f" and {len(skipped) - 1} more" if len(skipped) > 1 else ""
         reasons.append(f"the program skipped iterations of the window ({skipped[0]}{further})")
+    rounded = [step.step_time for step in steps if step.fault == ROUNDED]
+    if rounded:
+        reasons.append(
+            f"the step time is uncertain by {100 * RATE_ROUNDING * rounded[0]:.1f} %: the number of"
+            " steps follows only from train_steps_per_second, which has three decimals; log the"
+            " Trainer's progress bar too"
+        )
     if samples.invalid:
         reasons.append(plain(samples.invalid))
     for name in declared:

@@ -135,6 +135,9 @@ def merged(earlier: Environment, later: Environment) -> Environment:
         vboost=later.vboost or earlier.vboost,
         described=_union(earlier.described, later.described),
         steps=later.steps or earlier.steps,
+        resumed_steps=(
+            earlier.resumed_steps if later.resumed_steps is None else later.resumed_steps
+        ),
         gbs=later.gbs or earlier.gbs,
         seq_length=later.seq_length or earlier.seq_length,
         device=later.device or earlier.device,

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from llmb.contract.formats import MAXTEXT_NAME, MEGATRON_NAME, NO_KEYS, Format, Keys
 from llmb.contract.metrics import JOULES_PER_STEP, WATTS_PER_GPU
-from llmb.contract.samples import Step
+from llmb.contract.samples import Environment, Step
 from llmb.contract.spec_checks import PATTERN_HINT, TRAINING_KEYS
 from llmb.core.call_time_limit import OverdueError, time_limit
 from llmb.core.scan import REACH, Hit, Line, needle, plain, strip_escapes
@@ -522,15 +522,40 @@ def _is_needed(name: str, form: Format) -> bool:
 
 
 SUMMARY = needle("train_samples_per_second", b"'")
+TRAINER_STEPS = needle("Total optimization steps = ")
 GRADIENT = needle("'grad_norm': ")
+ROUNDED = "rounded"
+RATE_ROUNDING = 0.0005  # of rates, which have three decimals
+_MOST_ROUNDING = 0.005  # a fraction of the step time
 _MOST_STEPS = 1e12
+_OPENING = 2000  # bytes: the lines that the Trainer prints before its first step
+_NEARBY = 1000  # bytes: the progress bar may be drawn before the summary or after it
+_PLANNED = re.compile(rb"= (\d[\d,]{0,15})")
+_RESUMED = re.compile(rb"global step (\d{1,12})")
+_BAR = re.compile(rb"(?<![\d/.])(\d{1,12})/(\d{1,12}) \[")
 
 
-def read_summary(line: Line) -> tuple[Step, int | None] | None:
-    """Return the run that ``line`` summarizes as one step, the mean of all, and its batch.
+def read_trainer_steps(hit: Hit) -> Environment:
+    """Return the steps that the Trainer plans, and those before the checkpoint that it loads."""
+    text = TRAINER_STEPS.text
+    behind = hit.block.behind(hit.at, _OPENING)[len(text) :].partition(text)[0]
+    planned, resumed = _PLANNED.match(text[-2:] + behind), _RESUMED.search(behind)
+    if planned is None:
+        return Environment()
+    return Environment(
+        steps=int(planned[1].replace(b",", b"")) or None,
+        resumed_steps=0 if resumed is None else int(resumed[1]),
+    )
 
-    The batch is None if it is no integer. None if the line is incomplete.
+
+def read_summary(hit: Hit, opening: Environment) -> tuple[Step, int | None] | None:
+    """Return the run that the line of ``hit`` summarizes as one step, the mean of all, and its
+    batch.
+
+    ``opening`` has the steps that the Trainer planned, if it logged them. The batch is None if it
+    is no integer or unknown. None if the line is incomplete.
     """
+    line = hit.block.line(hit.at)
     text = strip_escapes(line.before + line.after)
     runtime, steps_rate, samples_rate, loss = (
         _summary_value(text, key)
@@ -546,19 +571,40 @@ def read_summary(line: Line) -> tuple[Step, int | None] | None:
     count = runtime * steps_rate
     if not 0.5 <= count < _MOST_STEPS:
         return None
-    steps = round(count)
-    batch = (
-        round(samples_rate / steps_rate)
-        if samples_rate and samples_rate / steps_rate < _MOST_STEPS
-        else 0
-    )
-    # Rates have three decimals: a batch that does not follow from them is unknown.
-    rounding = min(0.5, (batch + 1) * 0.0005 / steps_rate + 1e-9)
-    exact = (
-        batch > 0 and samples_rate is not None and abs(samples_rate / steps_rate - batch) < rounding
-    )
-    step = Step(iteration=steps - 1, step_time=runtime / steps, loss=loss, span=steps)
-    return step, batch if exact else None
+    rounding = RATE_ROUNDING / steps_rate
+    counted = _counted_steps(hit, opening, count, count * rounding + 1e-6)
+    steps, divided = counted or (round(count), count)
+    fault = ROUNDED if counted is None and rounding > _MOST_ROUNDING else ""
+    step = Step(iteration=steps - 1, step_time=runtime / steps, loss=loss, span=steps, fault=fault)
+    samples = (samples_rate or 0) * runtime / divided
+    batch = round(samples) if samples < _MOST_STEPS else 0
+    # A batch that does not follow from the rounded rates is unknown.
+    error = RATE_ROUNDING * runtime / divided + (0 if counted else batch * rounding) + 1e-9
+    is_exact = batch > 0 and error < 0.5 and abs(samples - batch) < error
+    return step, batch if is_exact else None
+
+
+def _counted_steps(
+    hit: Hit, opening: Environment, count: float, error: float
+) -> tuple[int, int] | None:
+    """Return the steps that a run trained, and those of its rate, which is ``count`` by its time.
+
+    They are counted by the Trainer's opening lines and by its progress bar near the summary.
+    Releases before 5 divide all planned steps by the time, also if the run was resumed or stopped.
+    """
+    data = hit.block.data[max(0, hit.at - _NEARBY) : min(hit.block.filled, hit.at + _NEARBY)]
+    bars: dict[int, int] = {}
+    for done, total in _BAR.findall(data):
+        bars[int(total)] = max(int(done), bars.get(int(total), 0))
+    if opening.steps is not None:
+        bars = {opening.steps: bars.get(opening.steps, opening.steps)}
+    fitting = []
+    for total, done in bars.items():
+        trained = done - (opening.resumed_steps or 0)
+        divided = min(total, trained, key=lambda number: abs(number - count))
+        if trained > 0 and abs(divided - count) <= error:
+            fitting.append((trained, divided))
+    return fitting[0] if len(fitting) == 1 else None
 
 
 def is_nan_gradient(line: Line) -> bool:

@@ -36,6 +36,7 @@ _END = needle("`Trainer.fit` stopped")
 _STEP_TIME = needle("GPU utilization")
 _FIXED = (_END, SAVE, LOAD, _STEP_TIME, *MEGATRON_CHECKPOINTS, *PLACES)
 _MEGATRON_TEXTS = frozenset(needle_.text for needle_ in MEGATRON_CHECKPOINTS)
+_TRAINER = (log_lines.SUMMARY, log_lines.TRAINER_STEPS, log_lines.GRADIENT)
 _HEADING = (nccl_tests.DEVICE, nccl_tests.START)
 _HEADING_TEXTS = frozenset(needle_.text for needle_ in _HEADING)
 _STRAGGLER_TEXTS = frozenset(needle_.text for needle_ in stragglers.NEEDLES)
@@ -74,9 +75,7 @@ class Collector:
         self.formats = formats_of(spec)
         self.step_texts = {form.needle.text for form in self.formats}
         summary = (
-            (log_lines.SUMMARY, log_lines.GRADIENT, mlperf.EVENT, nccl_tests.TABLE, *_HEADING)
-            if len(self.formats) > 1
-            else ()
+            (*_TRAINER, mlperf.EVENT, nccl_tests.TABLE, *_HEADING) if len(self.formats) > 1 else ()
         )
         self.needles: Sequence[Needle] = [
             *dict.fromkeys(form.needle for form in self.formats),
@@ -187,7 +186,11 @@ class Collector:
         elif text in _MEGATRON_TEXTS:
             log_conditions.add_megatron_checkpoint(self.checkpoints, self.loads, text, line)
         elif text == log_lines.SUMMARY.text:
-            self._add_summary(log_lines.read_summary(line), hit.offset - len(line.before))
+            self._add_summary(
+                log_lines.read_summary(hit, self.opening), hit.offset - len(line.before)
+            )
+        elif text == log_lines.TRAINER_STEPS.text:
+            self.opening = merged(self.opening, log_lines.read_trainer_steps(hit))
         elif text == log_lines.GRADIENT.text:
             self.nan_gradient = self.nan_gradient or log_lines.is_nan_gradient(line)
         elif text == nccl_tests.TABLE.text and text not in line.before:

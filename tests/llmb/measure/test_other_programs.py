@@ -501,3 +501,84 @@ def test_the_last_line_of_hugging_faces_trainer(
     assert got.log is not None
     wording("parse", str(got.log.framework))
     wording("parse", str(got.reason or ""))
+
+
+def opening_of_trainer(planned: int, resumed: int | None = None) -> str:
+    lines = ["***** Running training *****", f"  Total optimization steps = {planned:,}"]
+    if resumed is not None:
+        lines += ["  Continuing training from epoch 0"]
+        lines += [f"  Continuing training from global step {resumed}"]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def summary_of_trainer(runtime: float, steps: int, batch: int = 16) -> str:
+    """As the Trainer rounds: ``steps`` are those that it divides by the time."""
+    rates = round(batch * steps / runtime, 3), round(steps / runtime, 3)
+    return (
+        f"{{'train_runtime': {runtime}, 'train_samples_per_second': {rates[0]},"
+        f" 'train_steps_per_second': {rates[1]}, 'train_loss': 2.85, 'epoch': 1.0}}\n"
+    )
+
+
+@pytest.mark.parametrize("steps", [28, 30, 31])
+@pytest.mark.parametrize(
+    "log",
+    [
+        "{opening}{summary}",
+        "100%|##| {steps}/{steps} [06:40<00:00, 4.0s/it]{summary}",
+        "{summary}\r100%|##| {steps}/{steps} [06:40<00:00, 4.0s/it]\n",
+        "Loading checkpoint shards: 100%|##| 7/7 [00:01<00:00]\n{opening}{summary}",
+    ],
+)
+def test_the_trainers_steps_are_counted_where_its_rate_is_too_coarse(
+    tmp_path: Path, log: str, steps: int
+) -> None:
+    """Of 30 steps in an hour, three decimals of the rate mean 27 to 31."""
+    parts = {"opening": opening_of_trainer(steps), "summary": summary_of_trainer(3600.0, steps)}
+    got = read(tmp_path, log.format(steps=steps, **parts))
+    assert got.metrics.steps == steps
+    assert got.metrics.step_time == pytest.approx(3600.0 / steps)
+    assert not got.metrics.invalid
+
+
+@pytest.mark.parametrize("divided", [1000, 100])
+def test_a_resumed_training_has_the_steps_since_its_checkpoint(
+    tmp_path: Path, divided: int
+) -> None:
+    """Releases before 5 divide all planned steps by the time since the checkpoint."""
+    log = opening_of_trainer(1000, 900) + summary_of_trainer(100.0, divided)
+    got = read(tmp_path, log)
+    assert (got.metrics.steps, got.metrics.step_time) == (100, 1.0)
+    path = tmp_path / "log-x.out"
+    assert read_on(path).samples.gbs == 16
+
+
+def test_the_checkpoint_of_an_attempt_without_an_end_does_not_count(tmp_path: Path) -> None:
+    log = opening_of_trainer(1000, 900) + opening_of_trainer(1000) + summary_of_trainer(500.0, 1000)
+    assert read(tmp_path, log).metrics.step_time == 0.5
+
+
+def test_a_training_that_stopped_early_has_the_steps_of_its_bar(tmp_path: Path) -> None:
+    bar = "  2%|# | 20/1000 [00:40<32:00, 2.0s/it]\n"
+    log = opening_of_trainer(1000) + bar + summary_of_trainer(40.0, 1000)
+    assert (read(tmp_path, log).metrics.steps, read(tmp_path, log).metrics.step_time) == (20, 2.0)
+
+
+@pytest.mark.parametrize(("runtime", "invalid"), [(2800.0, False), (3600.0, True), (25e3, True)])
+def test_a_rate_that_is_too_coarse_gives_no_verdict(
+    tmp_path: Path, runtime: float, invalid: bool
+) -> None:
+    """Of 300 steps, a rate of 0.107 is within 0.5 %, one of 0.083 is not."""
+    got = read(tmp_path, summary_of_trainer(runtime, 300))
+    assert bool(got.metrics.invalid) is invalid
+    (judged,) = judge([got], [])
+    assert (judged.verdict.word == INVALID) is invalid
+
+
+def test_a_batch_that_rounded_rates_leave_open_is_unknown(tmp_path: Path) -> None:
+    """0.133 and 0.008 in a second are 16 samples in a step, or 17."""
+    path = tmp_path / "x.log"
+    path.write_text(summary_of_trainer(3600.0, 30))
+    assert read_on(path).samples.gbs is None
+    path.write_text(opening_of_trainer(30) + summary_of_trainer(3600.0, 30))
+    assert read_on(path).samples.gbs == 16

@@ -152,12 +152,10 @@ def _training(steps: Sequence[Step]) -> dict[str, Measured | None]:
     """Return the metrics that every training log has, none without times or rates."""
     specs = metrics.TRAINING_BY_NAME
     time = _figures(specs[metrics.STEP_TIME], steps, [step.step_time for step in steps])
-    rate = _figures(
-        specs[metrics.TOKENS_PER_SECOND_PER_GPU], steps, [step.tokens_rate for step in steps]
-    )
+    rate = _rate(specs[metrics.TOKENS_PER_SECOND_PER_GPU], steps, [s.tokens_rate for s in steps])
     if time is None and (rate is None or not all(math.isnan(step.step_time) for step in steps)):
         return {}
-    tflops = _figures(
+    tflops = _rate(
         specs[metrics.TFLOPS_PER_GPU], steps, [step.tflops for step in steps], least=-_MOST
     )
     return {
@@ -165,6 +163,24 @@ def _training(steps: Sequence[Step]) -> dict[str, Measured | None]:
         metrics.TOKENS_PER_SECOND_PER_GPU: rate,
         metrics.TFLOPS_PER_GPU: tflops,
     }
+
+
+def _rate(
+    spec: MetricSpec,
+    steps: Sequence[Step],
+    values: Sequence[float | None],
+    least: float = 1 / _MOST,
+) -> Measured | None:
+    """Return the rate over all of the time, which is the harmonic mean of those of the steps.
+
+    Its deviation is that of the times, as a fraction. Rates that are not all positive, as if
+    rounded to 0, have their arithmetic mean.
+    """
+    figures = _figures(spec, steps, [1 / value if value else None for value in values])
+    if figures is None:
+        return _figures(spec, steps, values, least)
+    rate = 1 / figures.mean
+    return spec.measured(rate, figures.deviation_of(rate), figures.n)
 
 
 def _figures(

@@ -107,7 +107,9 @@ def test_the_words_per_second_of_torchtitan(tmp_path: Path) -> None:
     )
     got = read(tmp_path, log)
     assert (got.status, got.log and got.log.framework) == ("Success", "torchtitan")
-    assert got.metrics.mean("tokens_per_second_per_gpu") == pytest.approx(7027.5)
+    assert got.metrics.mean("tokens_per_second_per_gpu") == pytest.approx(
+        34 / sum(1 / (7000 + n) for n in range(11, 45))
+    )
 
 
 def test_each_rank_prints_the_summary_of_hugging_faces_trainer(tmp_path: Path) -> None:
@@ -208,3 +210,21 @@ def test_a_failed_run_has_not_stopped_early_if_its_last_line_is_a_mean_up_to_the
     state = JobState(state=FAILED_STATE, exit_code=1)
     reason = of_run(FAILED, state, samples, metrics, ParseSpec(), None, None)
     assert ("stopped at iteration" in (reason or "")) is is_reported
+
+
+def test_the_rate_of_a_window_is_its_tokens_by_its_time(tmp_path: Path) -> None:
+    """Three of the steps 11 to 44 of 8192 tokens a GPU take 12 s, and 31 take 1 s."""
+    seconds = {n: 12.0 if n in (15, 25, 35) else 1.0 for n in range(50)}
+    log = "".join(
+        f"completed step: {n}, seconds: {seconds[n]:.3f}, TFLOP/s/device: {6000 / seconds[n]:.3f},"
+        f" Tokens/s/device: {8192 / seconds[n]:.3f}, total_weights: 1, loss: 9.1\n"
+        for n in seconds
+    )
+    metrics = read(tmp_path, log).metrics
+    time = sum(seconds[n] for n in range(11, 45))
+    rate = metrics.measured["tokens_per_second_per_gpu"]
+    assert rate.mean == pytest.approx(34 * 8192 / time, rel=1e-4)
+    assert metrics.mean("tflops_per_gpu") == pytest.approx(34 * 6000 / time, rel=1e-4)
+    deviation = metrics.measured["step_time"].std
+    assert deviation is not None
+    assert rate.std == pytest.approx(rate.mean * deviation / (time / 34), rel=1e-4)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,10 @@ _STARTS = ("nemo_experiments", "code/nemo_experiments")
 # below a name, or a name and a version
 _WEIGHTS = ("*/checkpoints/*/weights", "*/*/checkpoints/*/weights")
 SHARDS = "*.distcp"
+# Files of weights, in the folder of a checkpoint or in one for each rank (`mp_rank_00`), of the
+# first kind that exists. Beside shards there are other files that end with .pt.
+_KINDS = (SHARDS, "*.pt", "*.safetensors")
+_NO_WEIGHTS = "common.pt"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,13 +131,15 @@ def _saved(events: Sequence[CheckpointEvent], weights: Sequence[Path]) -> Saved:
 def _sizes(folder: Path) -> list[int]:
     """Return the bytes of each file of weights that is not empty."""
     try:
-        with os.scandir(folder) as entries:
-            files = [
-                entry for entry in entries if entry.name.endswith(".distcp") and entry.is_file()
-            ]
-            return [size for entry in files if (size := entry.stat().st_size)]
+        for kind in _KINDS:
+            paths = [path for place in (kind, f"*/{kind}") for path in folder.glob(place)]
+            files = [path for path in paths if path.name != _NO_WEIGHTS and path.is_file()]
+            sizes = [path.stat().st_size for path in files]
+            if any(sizes):
+                return [size for size in sizes if size]
     except OSError:
-        return []
+        pass
+    return []
 
 
 def _problems_of_save(saved: Saved | None, *, requested: bool) -> Iterable[str]:
@@ -155,7 +160,7 @@ def _problems_of_save(saved: Saved | None, *, requested: bool) -> Iterable[str]:
             f"no checkpoint was saved: the log has no save, and its weights/{SHARDS} files are"
             " empty or missing"
         )
-    elif not saved.files:
+    elif not saved.files and requested:  # others may be saved anywhere
         yield (
             f"the saved checkpoint is missing: there are no weights/{SHARDS} files; lost, or"
             " deleted since"

@@ -32,6 +32,8 @@ OWN_STEPS = (
 )
 REFUSED_KIND = "submit refused"
 LEAST_LINES = 3  # in a window: fewer say nothing of its deviation
+_SAMPLE = 1 << 12  # bytes that show the encoding of a log
+_MOSTLY = 0.9  # a fraction: the higher byte of Latin text is 0
 _HEAD = 1 << 18  # bytes of a log that are searched for the words of a program
 _KNOWN_PROGRAM = re.compile(
     rb"\[NeMo [IWE] |nemo_run|nemo\.collections|megatron|Training epoch"
@@ -98,6 +100,12 @@ def of_log(
             _attempts(samples),
         )
     if status == UNKNOWN:
+        encoding = _utf16_of(_head_of(path))
+        if encoding:
+            return (
+                f"unknown format: the log is in {encoding}, as PowerShell's > writes it; convert it"
+                f" with iconv -f {encoding} -t UTF-8"
+            )
         return (
             OWN_STEPS
             if spec.is_default and spec.samples is None and has_own_steps(path)
@@ -138,6 +146,17 @@ def is_unknown_format(path: Path, samples: Samples) -> bool:
 def has_own_steps(path: Path) -> bool:
     """Return True if a log has lines ``llmb step``, whose metrics only their workload explains."""
     return _OWN_STEP.search(_head_of(path)) is not None
+
+
+def _utf16_of(head: bytes) -> str:
+    """Return the encoding of text in UTF-16 by its mark, or by every second byte, else ``""``."""
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "UTF-16"
+    sample = head[:_SAMPLE]
+    zeros = [sample[place::2].count(0) * 2 / len(sample) if sample else 0.0 for place in (0, 1)]
+    if max(zeros) < _MOSTLY or min(zeros) > 1 - _MOSTLY:
+        return ""
+    return "UTF-16BE" if zeros[0] > zeros[1] else "UTF-16LE"
 
 
 def _head_of(path: Path) -> bytes:

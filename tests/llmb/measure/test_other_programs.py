@@ -3,6 +3,7 @@
 of its own.
 """
 
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -584,3 +585,22 @@ def test_a_batch_that_rounded_rates_leave_open_is_unknown(tmp_path: Path) -> Non
     assert read_on(path).samples.gbs is None
     path.write_text(opening_of_trainer(30) + summary_of_trainer(3600.0, 30))
     assert read_on(path).samples.gbs == 16
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_the_reason_for_a_log_in_utf16_converts_it(tmp_path: Path, encoding: str) -> None:
+    log = "".join(f"{megatron(n, 2.0)}\n" for n in range(1, 51)) + "größer\n"
+    path = tmp_path / "log-x.out"
+    path.write_bytes(log.encode(encoding))
+    got = result_of_log(path, LogReader())
+    assert (got.status, got.metrics.step_time) == ("Unknown", None)
+    command = (got.reason or "").partition("convert it with ")[2].split()
+    converted = subprocess.run([*command, path], check=True, capture_output=True).stdout
+    assert read(tmp_path, converted.decode()).metrics.step_time == 2.0
+
+
+@pytest.mark.parametrize("data", [b"hello\n", bytes(5000), b"a" + bytes(999), b"", b"\xff"])
+def test_other_logs_of_an_unknown_format_are_not_in_utf16(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "log-x.out"
+    path.write_bytes(data)
+    assert "UTF-16" not in (result_of_log(path, LogReader()).reason or "")

@@ -281,7 +281,8 @@ def _judge_memory(
         else PASS
     )
     difference = peak / expected - 1
-    compared = f"{_percent(difference)} {'above' if difference > 0 else 'below'}"
+    shown, _ = in_enough_digits(abs(difference), MEMORY_TOLERANCE, _percent)
+    compared = f"{shown} {'above' if difference > 0 else 'below'}"
     limit = "" if word == PASS else f" ({100 * MEMORY_TOLERANCE:g} % allowed)"
     reason = (
         f"peak memory {peak / 2**30:.4g} GiB of a GPU, {compared if difference else 'as in'}"

@@ -2,6 +2,7 @@
 """Loss and memory beside speed: a fast run with a wrong loss or other memory is not a PASS."""
 
 import itertools
+import re
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -158,6 +159,14 @@ def test_memory_within_5_percent(memory: float | None, verdict: str, wording: Wo
     assert (PEAK_MEMORY in row.metrics) == (memory is not None)
     if verdict != PASS:
         wording("compare", str(row.verdict_reason))
+
+
+@pytest.mark.parametrize("memory", [42.001, 37.999])
+def test_memory_beyond_its_limit_is_not_shown_as_the_limit(memory: float) -> None:
+    reason = compared(run("a", memory=memory * GIB), run("b")).verdict_reason or ""
+    shown = re.search(r"([\d.]+) % (?:above|below)", reason)
+    assert shown is not None
+    assert float(shown[1]) > 5
 
 
 def test_memory_of_other_settings_is_not_compared() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from llmb.contract.metrics import STEP_TIME, MetricSpec
+from llmb.core.digits import in_enough_digits
 from llmb.judge.value import FAIL, INCONCLUSIVE, PASS, WARN, WORST, ratio_verdict
 from llmb.measure.result import SUCCESS, Result, SustainedVerdict
 from llmb.measure.sustained import Sustained
@@ -17,6 +18,7 @@ GOODPUT_FAILS, GOODPUT_WARNS = 0.90, 0.95
 # Telemetry is up to 4 s off, which in shorter runs is more than 1 %.
 SHORTEST = 400.0  # seconds
 _BOUNDS = MetricSpec(name=STEP_TIME, suspicious_above=float("inf"))
+_DRIFT_LIMITS = (round(1 - _BOUNDS.warn_below, 9), round(1 - _BOUNDS.fail_below, 9))
 
 
 def with_sustained(result: Result) -> Result:
@@ -33,11 +35,11 @@ def with_sustained(result: Result) -> Result:
 def judge(sustained: Sustained) -> SustainedVerdict | None:
     """Return the verdict, the worst of drift, share of time and heat, and the reason for it.
 
-    None if none of them is known.
+    None if none of them is known: that no GPU was slowed by heat is not enough.
     """
-    parts = [*_parts(sustained)]
-    if not parts:
+    if sustained.drift is sustained.goodput is None and not sustained.slowed_nodes:
         return None
+    parts = [*_parts(sustained)]
     worst = min((word for word, _ in parts), key=WORST.index)
     texts = [text for word, text in parts if word == worst]
     return SustainedVerdict(verdict=worst, reason="; ".join(texts))
@@ -63,11 +65,15 @@ def _parts(sustained: Sustained) -> Iterator[tuple[str, str]]:
         # rounded, so that the last bit of a difference cannot change a verdict
         ratio, *ends = (round(1 - drift, 9) for drift in (sustained.drift, high, low))
         word = ratio_verdict(ratio, (ends[0], ends[1]), _BOUNDS)
-        change = "slower" if sustained.drift > 0 else "faster"
-        if sustained.drift <= 0:
+        drift = _percent(abs(round(sustained.drift, 9)), *_DRIFT_LIMITS)
+        if drift == _percent(0.0):
+            drift = "no drift"
+        elif sustained.drift > 0:
+            drift += " slower"
+        else:
+            drift += " faster"
             low, high = -high, -low
-        drift = f"{100 * abs(sustained.drift):.1f} % {change} from begin to end"
-        yield word, f"{drift} ({100 * low:.1f} to {100 * high:.1f} %)"
+        yield word, f"{drift} from begin to end ({100 * low:z.1f} to {_percent(high)})"
     if sustained.goodput is not None and sustained.elapsed_s is not None:
         yield _goodput_word(sustained), _goodput(sustained)
     if sustained.slowed_nodes:
@@ -86,7 +92,8 @@ def _goodput_word(sustained: Sustained) -> str:
 
 
 def _goodput(sustained: Sustained) -> str:
-    share = f"{100 * (sustained.goodput or 0):.1f} % of {sustained.elapsed_s:,.0f} s in steps"
+    goodput = _percent(sustained.goodput or 0.0, GOODPUT_FAILS, GOODPUT_WARNS)
+    share = f"{goodput} of {sustained.elapsed_s:,.0f} s in steps"
     lost = f"{sustained.between_steps_s:,.0f} s between steps"
     if sustained.restarts:
         times = f"{sustained.restarts} restart{'s' if sustained.restarts > 1 else ''}"
@@ -94,7 +101,17 @@ def _goodput(sustained: Sustained) -> str:
     return f"{share} ({lost})"
 
 
+def _percent(fraction: float, *limits: float) -> str:
+    """Return a fraction in percent, in as many digits as show its side of the nearest limit."""
+    limit = min(limits, key=lambda value: abs(value - fraction), default=fraction)
+    return in_enough_digits(fraction, limit, lambda value, more: f"{100 * value:z.{1 + more}f} %")[
+        0
+    ]
+
+
 def _unknown(sustained: Sustained) -> Iterator[str]:
+    if sustained.drift is None:
+        yield "drift unknown: too few lines of steps from the begin of the window on"
     if sustained.goodput is None:
         yield "share of time in steps unknown: no telemetry of the first node"
     if sustained.goodput is None and sustained.restarts:

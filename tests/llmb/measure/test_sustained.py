@@ -254,13 +254,17 @@ def test_a_short_training_and_one_without_times_have_none() -> None:
 
 def test_what_is_unknown_is_reported() -> None:
     sustained = Sustained(steps=1000, in_steps_s=600.0)
-    no_times = "share of time in steps unknown: no telemetry of the first node"
-    assert in_words(judged_run(sustained))[1:] == [no_times, "temperature unknown: no telemetry"]
-    again = in_words(judged_run(replace(sustained, restarts=2)))
-    assert again[1:] == [no_times, "restarts: 2", "temperature unknown: no telemetry"]
+    assert [line.partition(":")[0] for line in in_words(judged_run(sustained))[1:]] == [
+        "drift unknown",
+        "share of time in steps unknown",
+        "temperature unknown",
+    ]
+    assert "restarts: 2" in in_words(judged_run(replace(sustained, restarts=2)))
     known = replace(
         sustained,
         restarts=2,
+        drift=0.0,
+        drift_interval=(0.0, 0.0),
         goodput=0.6,
         elapsed_s=1000.0,
         between_steps_s=300.0,
@@ -299,6 +303,40 @@ def test_the_bounds_of_the_drift_are_2_and_5_percent(drift: float, verdict: str)
     assert judged.verdict == verdict
     shown = f"{100 * abs(drift):.1f}"
     assert f"({shown} to {shown} %)" in judged.reason
+    assert shown_percent(judged.reason) == pytest.approx(100 * abs(drift), abs=0.05)
+
+
+def shown_percent(reason: str) -> float:
+    return float(reason.split()[0])
+
+
+@pytest.mark.parametrize(("drift", "limit"), [(0.0504, 5), (0.05001, 5), (0.0204, 2)])
+def test_a_drift_above_its_limit_is_not_shown_as_the_limit(drift: float, limit: float) -> None:
+    known = replace(held_out([2.0] * 200), drift=drift, drift_interval=(drift - 1e-5, drift + 1e-5))
+    assert shown_percent(judge(known).reason) > limit
+
+
+@pytest.mark.parametrize(("goodput", "limit"), [(0.9497, 95), (0.8996, 90)])
+def test_a_share_below_its_limit_is_not_shown_as_the_limit(goodput: float, limit: float) -> None:
+    known = Sustained(
+        steps=1000, in_steps_s=1000 * goodput, goodput=goodput, elapsed_s=1000, between_steps_s=50
+    )
+    assert shown_percent(judge(known).reason) < limit
+
+
+def test_steps_that_never_change_have_no_drift(wording: Wording) -> None:
+    reason = judge(held_out([2.0] * 400)).reason
+    wording("explain", reason)
+    assert "-" not in reason
+
+
+def test_cool_gpus_alone_are_no_pass() -> None:
+    cool = Sustained(steps=1000, in_steps_s=600.0, hottest_c=71.0)
+    assert sustained_verdicts.judge(cool) is None
+    lines = in_words(judged_run(cool))
+    assert lines[0] == "no verdict over 1000 steps"
+    assert any("71" in line for line in lines[1:])
+    assert judge(replace(cool, slowed_nodes=("n1: heat",))).verdict == WARN
 
 
 def interval_lines(lines: int, slope: float, seed: int) -> Samples:

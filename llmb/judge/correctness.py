@@ -32,6 +32,17 @@ TOLERANCES = ((2.0, 0.10), (0.5, 0.05), (0.0, 0.02))
 MOST_OUTLIERS = 0.10  # the share of the steps that may exceed it
 FINAL_TOLERANCE = 0.03  # of the last step
 MEMORY_TOLERANCE = 0.05
+RULES = {
+    LOSS: (
+        f"rules for the loss: FAIL if the last step is more than {FINAL_TOLERANCE:.0%} apart, more"
+        f" than {MOST_OUTLIERS:.0%} of the steps are beyond their tolerance, or the correlation is"
+        f" below {LEAST_CORRELATION:g}"
+    ).replace("%", " %"),
+    PEAK_MEMORY: (
+        f"rules for the peak memory: FAIL if it is more than {MEMORY_TOLERANCE:.0%} higher,"
+        f" SUSPICIOUS if it is more than {MEMORY_TOLERANCE:.0%} lower"
+    ).replace("%", " %"),
+}
 _FEWEST = 3  # points of a correlation
 _LEAST_COMMON = 10  # iterations of two curves, unless one has fewer
 _LAYOUT = (*SPLIT, "gbs", "seq_length", "num_layers", "scale", "dtype", "fp8", "tokenizer")
@@ -124,6 +135,15 @@ def with_checks(verdict: Verdict, checks: Checks) -> Verdict:
         return verdict
     reasons = [*(judged.reason for judged in failed), f"speed {verdict.reason}"]
     return replace(verdict, word=min(words, key=WORST.index), reason="; ".join(reasons))
+
+
+def speed_word(verdict: Verdict) -> str | None:
+    """Return the verdict without those on loss and memory, which no clock or node explains."""
+    if not verdict.faults:
+        return verdict.word
+    metrics = verdict.metrics.items()
+    words = [judged.word for name, judged in metrics if name not in (LOSS, PEAK_MEMORY)]
+    return min(words, key=WORST.index, default=None)
 
 
 def in_words(verdict: Verdict) -> Iterator[str]:

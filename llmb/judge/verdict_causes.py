@@ -2,7 +2,7 @@
 """Find causes of verdicts: a clock, limit, driver, network or node that other runs lack. Pure.
 
 A condition is a cause only if it is rare among passing runs: a driver that good runs have too
-explains nothing.
+explains nothing. It explains a speed, never a wrong loss or memory.
 """
 
 from collections import Counter, defaultdict
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from llmb.core.grouping import grouped
+from llmb.judge.correctness import speed_word
 from llmb.judge.judge import pool_key
 from llmb.judge.steps import slow_steps
 from llmb.judge.value import FAIL, INCONCLUSIVE, INVALID, PASS, SUSPICIOUS, WARN
@@ -95,7 +96,7 @@ def with_causes(judged: Sequence[Result], further_results: Iterable[Result] = ()
     """
     keys = [
         (result.verdict.word, pool_key(result))
-        if result.verdict.word in EXPLAINED and result.log is not None
+        if speed_word(result.verdict) in EXPLAINED and result.log is not None
         else None
         for result in judged
     ]
@@ -137,7 +138,7 @@ def _find_peers(results: Sequence[Result]) -> dict[str | None, _Peers]:
     peers_by_type = {}
     for kind, runs in measured.items():
         passing = [run for run in runs if run.verdict.word == PASS]
-        slow = [run for run in runs if run.verdict.word in _SLOW]
+        slow = [run for run in runs if speed_word(run.verdict) in _SLOW]
         peers_by_type[kind] = peers = _Peers(
             passed=bool(passing),
             runs=passing or runs,
@@ -184,7 +185,7 @@ def _several_nodes(run: Result) -> bool:
 
 def _causes(pool: Sequence[Result], peers: _Peers | None) -> list[VerdictCause]:
     """Find the causes of a pool's verdict between its nodes, between runs, and in single nodes."""
-    verdict = pool[0].verdict.word
+    verdict = speed_word(pool[0].verdict)
     causes = [*_on_nodes(pool)] if verdict in _SLOW else []
     if verdict in _SLOW or verdict == INVALID:  # a run with a detector is always INVALID
         causes += _stragglers(pool)

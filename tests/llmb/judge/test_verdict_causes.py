@@ -24,7 +24,7 @@ from llmb.judge.value import FAIL, INCONCLUSIVE, INVALID, PASS, SUSPICIOUS
 from llmb.judge.verdict_causes import with_causes
 from llmb.measure.columns import csv_rows, report
 from llmb.measure.facts import NETWORK, NODE, STRAGGLER, LogFacts, facts_of
-from llmb.measure.result import FAILED, SUCCESS, Result
+from llmb.measure.result import FAILED, SUCCESS, MetricVerdict, Result
 from llmb.measure.uneven import DRIVER, ECC, POWER_LIMIT, SLOWED, SM_CLOCK, Uneven, uneven_nodes
 from llmb.plan.published import Figure
 from llmb.show.results_table import table_of
@@ -207,6 +207,25 @@ def test_a_run_that_is_too_fast_is_no_slow_run_of_its_node() -> None:
     assert [cause.text for cause in found.verdict.causes] == [
         "node n9 in this run and in no run that passes"
     ]
+
+
+@pytest.mark.parametrize(("name", "word"), [("loss", FAIL), ("peak_memory", SUSPICIOUS)])
+def test_a_wrong_loss_or_memory_has_no_cause_and_is_no_slow_run(name: str, word: str) -> None:
+    judged = judge(
+        (
+            PASSING[0],
+            run("wrong", 1.99, 64, sm_clock_mhz=1395.0, hosts=("n1", "n9")),
+            run("slow", 2.3, 32, hosts=("n1", "n9")),
+        ),
+        FIGURES,
+    )
+    wrong = judged[1].verdict
+    fault = MetricVerdict(word=word, reason=f"wrong {name}", repeats=1)
+    metrics = {**wrong.metrics, name: fault}
+    judged[1] = replace(judged[1], verdict=replace(wrong, word=word, metrics=metrics))
+    *_, of_wrong, of_slow = (result.verdict.causes for result in with_causes(judged))
+    assert of_wrong == ()
+    assert [cause.text for cause in of_slow] == ["node n9 in this run and in no run that passes"]
 
 
 def test_one_of_several_repeats_is_named() -> None:

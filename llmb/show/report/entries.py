@@ -12,6 +12,7 @@ from llmb.contract.settings import Settings
 from llmb.core.grouping import grouped
 from llmb.core.values import dataclass
 from llmb.judge import compare, judge, reference
+from llmb.judge.correctness import speed_word
 from llmb.judge.scaling import WEAK, Kind, ScalingPoint
 from llmb.judge.value import FAIL
 from llmb.measure.facts import VerdictCause
@@ -100,14 +101,28 @@ class ReportEntry:
         return self.result.verdict.pooled_ratio
 
     @property
+    def is_by_speed(self) -> bool:
+        """True if the speed has this verdict, and not only loss or memory."""
+        return speed_word(self.result.verdict) == self.word
+
+    @property
+    def is_slow(self) -> bool:
+        return self.word == FAIL and self.is_by_speed
+
+    def fails_by(self, name: str) -> bool:
+        """Return True if the verdict on ``name``, which is a metric, loss or memory, is FAIL."""
+        judged = self.result.verdict.metrics.get(name)
+        return judged is not None and judged.word == FAIL
+
+    @property
     def missing_gpus(self) -> int:
         """How many of its GPUs would do the work that is missing to the published speed.
 
         0 unless it trains a model and is certainly slower.
         """
-        if self.word != FAIL or self.ratio is None or self.job.training is None:
+        if not self.is_slow or self.ratio is None or self.job.training is None:
             return 0
-        return round((1 - self.ratio) * self.job.scale)
+        return max(0, round((1 - self.ratio) * self.job.scale))
 
     @property
     def cost(self) -> str:

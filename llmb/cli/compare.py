@@ -316,7 +316,8 @@ _NAMED = 6  # runs in a line
 
 def _bad_row(row: Comparison) -> str:
     """A bad row as a line: ``FAIL: nemotron4_15b_fp8_gpus128 0.942: p1pjso2k``."""
-    detail = f" {row.ratio:.3f}" if row.ratio is not None else f", {row.verdict_reason}"
+    is_ratio = row.ratio is not None and not row.faults
+    detail = f" {row.ratio:.3f}" if is_ratio else f", {row.verdict_reason}"
     return (
         f"{row.verdict}: {with_parameters(row.experiment, row.configuration)}{detail}:"
         f" {listed(row.runs, _NAMED, ' ')}"

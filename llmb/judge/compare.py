@@ -83,6 +83,11 @@ class Comparison:
     loss_not_compared: str | None = None
 
     @property
+    def faults(self) -> tuple[str, ...]:
+        """As ``Verdict.faults``."""
+        return Verdict(metrics=self.metrics).faults
+
+    @property
     def is_on_other_nodes(self) -> bool:
         """True if both sides are known to have run on different nodes."""
         return (

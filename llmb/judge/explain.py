@@ -22,7 +22,7 @@ from llmb.contract.samples import Straggler
 from llmb.core.values import dataclass
 from llmb.judge import correctness, differences, sustained
 from llmb.judge.steps import step_notes
-from llmb.judge.value import FAIL_BELOW, SUSPICIOUS_ABOVE, WARN_BELOW
+from llmb.judge.value import FAIL_BELOW, PASS, SUSPICIOUS_ABOVE, WARN_BELOW
 from llmb.measure.checkpoints import in_words
 from llmb.measure.facts import LogFacts
 from llmb.measure.result import Metrics, Result
@@ -275,6 +275,8 @@ def _comparison(subject: Subject) -> list[Line]:
         parts.append(("verdict", f"{verdict.word}: {verdict.bare_reason}"))
     if verdict.ratio is not None:
         parts.append(("", RULES))
+    failed = {name for name, judged in verdict.metrics.items() if judged.word != PASS}
+    parts += [("", rule) for name, rule in correctness.RULES.items() if name in failed]
     return parts
 
 

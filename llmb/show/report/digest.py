@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from llmb.contract.settings import Settings
 from llmb.core.names import listed, shorter
+from llmb.judge.correctness import speed_word
 from llmb.judge.judge import pool_key
 from llmb.judge.value import FAIL, INVALID, NO_REFERENCE
 from llmb.measure.failure_causes import group_failures
@@ -86,7 +87,8 @@ def _bad_or_invalid(pool: Sequence[Result]) -> str:
     verdict = pool[0].verdict
     explanation = f", {verdict.reason}"
     if verdict.word == FAIL:
-        explanation = ", ".join([f" {verdict.pooled_ratio or 0.0:.3f}", *verdict.why])
+        ratios = [f" {verdict.pooled_ratio or 0.0:.3f}"] if speed_word(verdict) == FAIL else [""]
+        explanation = ", ".join([*ratios, *verdict.why])
     identity = pool[0].identity
     name = with_parameters(identity.experiment, identity.configuration)
     return f"{verdict.word}: {name}{explanation}: {_ids(pool)}"

@@ -83,8 +83,9 @@ def explanations(entries: Sequence[ReportEntry], digests: Mapping[str, str]) -> 
         Explanation(
             entry=entry,
             reference=reference,
-            differs=(*entry.result.verdict.why, *_differences(entry.runs[0])),
+            differs=(*(cause.text for cause in entry.causes), *_differences(entry.runs[0])),
             notes=(
+                *map(_sentence, entry.result.verdict.faults),
                 *remarkable(entry),
                 *_over_published_window(entry),
                 *(_sentence(text) for text in correctness.in_words(entry.result.verdict)),

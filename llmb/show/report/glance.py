@@ -6,7 +6,7 @@ Also how the page writes the values of metrics, and its headings and texts.
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Self
 
 from llmb.contract.metrics import STEP_TIME, TRAINING_BY_NAME, MetricSpec, heading, shown
@@ -16,7 +16,15 @@ from llmb.core.values import dataclass
 from llmb.judge import far_runs
 from llmb.judge.reference import metric_of, pooled
 from llmb.judge.value import FAIL, INCONCLUSIVE, INVALID, SUSPICIOUS, WARN
-from llmb.measure.result import CANCELLED, FAILED, PENDING, RUNNING, UNKNOWN
+from llmb.measure.result import (
+    CANCELLED,
+    FAILED,
+    LOSS,
+    PEAK_MEMORY,
+    PENDING,
+    RUNNING,
+    UNKNOWN,
+)
 from llmb.show.report.conditions import span
 from llmb.show.report.entries import ReportEntry
 from llmb.show.report.explanations import Explanation, remarkable
@@ -234,7 +242,8 @@ def one_line(report: Report, entries: Sequence[ReportEntry]) -> str:
     parts = [f"{report.cluster_name}, {days}: {top}"]
     worst = next((entry for entry in entries if entry.word == FAIL and entry.ratio), None)
     if worst is not None and worst.ratio is not None:
-        facts = [f"{percent(worst.ratio)} of {report.against.figure}", _cost(worst)]
+        speed = f"{percent(worst.ratio)} of {report.against.figure}" if worst.is_slow else ""
+        facts = [speed, _cost(worst)]
         facts += worst.result.verdict.why[:1]
         parts.append(f"Worst: {worst.title}: {'; '.join(filter(None, facts))}.")
     return " ".join(parts)
@@ -254,7 +263,7 @@ def _reason_of(entry: ReportEntry) -> str:
         if entry.causes:
             return sentence("; ".join(entry.result.verdict.why))
         notes = _known_differences(entry) or remarkable(entry)[:2]
-        if entry.word == FAIL and not notes:
+        if entry.is_slow and not notes:
             notes = (
                 [sentence(_NO_CAUSE)]
                 if _has_conditions(entry)
@@ -304,44 +313,70 @@ def headline(entries: Sequence[ReportEntry], against: Against = PUBLISHED) -> He
     tally = tuple(
         (word, words[word]) for word in (*ORDER, *sorted(set(words) - set(ORDER))) if words[word]
     )
-    return Headline(
-        sentence=_sentence(entries, counts, against),
-        details=tuple(_details(entries, counts, against)),
-        tally=tally,
-    )
+    faults = _faults(entries, counts, against)
+    sentence = _joined(faults) if faults else _without_faults(entries, counts, against)
+    details = _details(entries, counts, against)
+    too_good = _joined([*_too_good(entries)])
+    if too_good and faults:
+        details.append(f"{too_good}.")
+    elif too_good:
+        sentence += f"; {too_good}"
+    return Headline(sentence=f"{sentence}.", details=tuple(details), tally=tally)
 
 
-def _sentence(entries: Sequence[ReportEntry], counts: Counter[str], against: Against) -> str:
-    if not entries:
-        return "There are no runs yet."
-    total = counts.total()
+def _joined(texts: Sequence[str]) -> str:
+    return f"{', '.join(texts[:-1])}{' and ' if texts[:-1] else ''}{''.join(texts[-1:])}"
+
+
+def _too_good(entries: Sequence[ReportEntry]) -> Iterator[str]:
+    """Yield how many configurations are SUSPICIOUS, by speed and by memory."""
+    suspicious = [entry for entry in entries if entry.word == SUSPICIOUS]
+    by_memory = sum(not entry.is_by_speed for entry in suspicious)
+    if fast := len(suspicious) - by_memory:
+        yield f"{count(fast, 'configuration')} {_is(fast)} implausibly good"
+    if by_memory:
+        number = count(by_memory, "configuration")
+        yield f"{number} {_has(by_memory)} an implausibly low peak memory"
+
+
+def _faults(entries: Sequence[ReportEntry], counts: Counter[str], against: Against) -> list[str]:
+    """Return how many configurations are bad in which way, and how many runs failed."""
     compared = [entry for entry in entries if entry.ratio is not None]
-    slow = sum(entry.word == FAIL for entry in entries)
-    faults = []
-    if slow:
-        faults.append(
-            f"{slow} of {_rows_of(compared, 'compared ')} {_is(slow)} worse than {against.as_}"
-        )
+    faults: list[str] = []
+    for number, verb, what in (
+        (sum(entry.is_slow for entry in entries), _is, f"worse than {against.as_}"),
+        (sum(entry.fails_by(LOSS) for entry in entries), _has, "a wrong loss"),
+        (sum(entry.fails_by(PEAK_MEMORY) for entry in entries), _has, "too high a peak memory"),
+    ):
+        if number:
+            of_all = "" if faults else f" of {_rows_of(compared, 'compared ')}"
+            faults.append(f"{number}{of_all} {verb(number)} {what}")
     if counts[FAILED]:
-        faults.append(f"{counts[FAILED]} of {count(total, 'run')} failed")
+        faults.append(f"{counts[FAILED]} of {count(counts.total(), 'run')} failed")
     if counts[INVALID]:
         faults.append(f"{count(counts[INVALID], 'run')} {_is(counts[INVALID])} invalid")
-    if faults:
-        return f"{', '.join(faults[:-1])}{' and ' if faults[:-1] else ''}{faults[-1]}."
+    return faults
+
+
+def _without_faults(entries: Sequence[ReportEntry], counts: Counter[str], against: Against) -> str:
+    """Return the headline of entries of which none is bad, without its full stop."""
+    if not entries:
+        return "There are no runs yet"
+    total = counts.total()
+    compared = [entry for entry in entries if entry.ratio is not None]
     if not compared:
         nothing = "nothing is published" if against.is_published else f"{against.as_} has nothing"
-        return f"{count(total, 'run')}; {nothing} to compare {'it' if total == 1 else 'them'} with."
+        return f"{count(total, 'run')}; {nothing} to compare {'it' if total == 1 else 'them'} with"
     if slightly := sum(entry.word == WARN for entry in entries):
         rows = _rows_of(compared, "compared ")
-        return f"{slightly} of {rows} {_is(slightly)} slightly worse than {against.as_}."
+        return f"{slightly} of {rows} {_is(slightly)} slightly worse than {against.as_}"
     if any(entry.word == INCONCLUSIVE for entry in entries):
         return (
-            f"No configuration is certainly worse than {against.as_};"
-            f" {_rows_of(compared)} compared."
+            f"No configuration is certainly worse than {against.as_}; {_rows_of(compared)} compared"
         )
     if len(compared) == 1:
-        return f"The one compared configuration reaches {against.figures}."
-    return f"All {_rows_of(compared, 'compared ')} reach {against.figures}."
+        return f"The one compared configuration reaches {against.figures}"
+    return f"All {_rows_of(compared, 'compared ')} reach {against.figures}"
 
 
 def _rows_of(entries: Sequence[ReportEntry], how: str = "") -> str:
@@ -358,6 +393,10 @@ def _rows_of(entries: Sequence[ReportEntry], how: str = "") -> str:
 
 def _is(number: int) -> str:
     return "is" if number == 1 else "are"
+
+
+def _has(number: int) -> str:
+    return "has" if number == 1 else "have"
 
 
 def _details(entries: Sequence[ReportEntry], counts: Counter[str], against: Against) -> list[str]:
@@ -380,20 +419,14 @@ def _details(entries: Sequence[ReportEntry], counts: Counter[str], against: Agai
         details.append(f"{count(undecided, 'configuration')} {verb} more repeats.")
     if far:
         details.append(f"Not decided: {listed(far, _NAMED_DIFFERENCES, '; ')}.")
-    fast = sum(entry.word == SUSPICIOUS for entry in entries)
-    if fast:
-        details.append(f"{count(fast, 'configuration')} {_is(fast)} implausibly good.")
     if counts[CANCELLED]:
         details.append(
             f"{count(counts[CANCELLED], 'run')} {'was' if counts[CANCELLED] == 1 else 'were'}"
             " cancelled."
         )
     if counts[UNKNOWN]:
-        verb = "has" if counts[UNKNOWN] == 1 else "have"
-        details.append(f"{count(counts[UNKNOWN], 'run')} {verb} an unknown result.")
+        unknown = counts[UNKNOWN]
+        details.append(f"{count(unknown, 'run')} {_has(unknown)} an unknown result.")
     if going := counts[RUNNING] + counts[PENDING]:
-        details.append(
-            f"{count(going, 'run')} {'has' if going == 1 else 'have'} not ended: this report is not"
-            " final."
-        )
+        details.append(f"{count(going, 'run')} {_has(going)} not ended: this report is not final.")
     return details

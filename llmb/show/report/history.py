@@ -102,6 +102,16 @@ class HistoryShift:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryFault:
+    """A wrong loss or memory of one line in one night, which no ratio of the speed shows."""
+
+    night: date
+    #: The title and note of the line.
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class History:
     """The lines of a report, the deepest fall in the latest night first, nights, changes."""
 
@@ -110,6 +120,12 @@ class History:
     steps: tuple[HistoryChange, ...]
     #: The latest first, in one night the deepest fall.
     shifts: tuple[HistoryShift, ...] = ()
+    #: The latest night first.
+    faults: tuple[HistoryFault, ...] = ()
+
+    @property
+    def latest_faults(self) -> tuple[HistoryFault, ...]:
+        return tuple(fault for fault in self.faults if fault.night == self.nights[-1])
 
     @property
     def latest(self) -> list[Result]:
@@ -154,6 +170,7 @@ def history_of(report: Report) -> History:
         ),
         steps=tuple(_steps(named)),
         shifts=tuple(_shifts(named)),
+        faults=tuple(_faults(named)),
     )
 
 
@@ -274,6 +291,17 @@ def _steps(lines: Sequence[HistoryLine]) -> list[HistoryChange]:
         for (night, text), titles in holds.items()
     ]
     return sorted(changes, key=lambda step: (-step.night.toordinal(), -len(step.titles), step.text))
+
+
+def _faults(lines: Sequence[HistoryLine]) -> list[HistoryFault]:
+    """Return the wrong losses and memories of all lines, the latest night first."""
+    faults = [
+        HistoryFault(night=point.night, title=line.name, text=text)
+        for line in lines
+        for point in line.points
+        for text in point.entry.result.verdict.faults
+    ]
+    return sorted(faults, key=lambda fault: (-fault.night.toordinal(), fault.title))
 
 
 def _shifts(lines: Sequence[HistoryLine]) -> list[HistoryShift]:

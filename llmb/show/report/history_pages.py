@@ -17,7 +17,15 @@ RECENT = 60  # nights of one picture
 
 
 def headline_of(history: History) -> str:
-    """Return a sentence about the latest night."""
+    """Return sentences about the latest night."""
+    faulty = {fault.title for fault in history.latest_faults}
+    if not faulty:
+        return _of_speed(history)
+    number = f"{count(len(faulty), 'configuration')} {'has' if len(faulty) == 1 else 'have'}"
+    return f"{_of_speed(history)} {number} a wrong loss or peak memory in that night."
+
+
+def _of_speed(history: History) -> str:
     if not history.nights:
         return "There are no runs yet."
     if len(history.nights) == 1:
@@ -43,6 +51,7 @@ def history_html(report: Report, history: History) -> str:
         "recent": recent,
         "shifts": first(history.shifts, STEPS),
         "level_in_words": level_in_words,
+        "faults": first(history.faults, STEPS),
         "steps": first(history.steps, STEPS),
         "pictures": with_pictures(
             history.lines,
@@ -71,6 +80,12 @@ def history_markdown(report: Report, history: History) -> str:
     parts += [as_markdown(headline_of(history))]
     if history.lines:
         parts += ["## Ratios by night", _table(history)]
+    if history.faults:
+        faults = [
+            f"- {fault.night}: {as_markdown(f'{fault.title}: {fault.text}')}"
+            for fault in history.faults
+        ]
+        parts += ["## Wrong loss or memory", "\n".join(faults)]
     if history.shifts:
         parts += ["## When the speed changed", "\n".join(map(_shift, history.shifts))]
     if history.steps:

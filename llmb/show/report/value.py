@@ -12,6 +12,7 @@ from llmb.contract.rows import Row
 from llmb.contract.samples import Samples
 from llmb.core.values import dataclass
 from llmb.judge import value as judge
+from llmb.judge.correctness import MEMORY_TOLERANCE
 from llmb.judge.export import Baseline
 from llmb.judge.value import FAIL_BELOW, SUSPICIOUS_ABOVE, WARN_BELOW
 from llmb.measure.failure_causes import CANCELLED_KIND, Cause, FailureGroup
@@ -60,8 +61,12 @@ class Against:
             if self.is_published
             else f"{self.as_} has nothing comparable"
         )
+        # loss and memory have no published figure
+        memory = f"the peak memory more than {100 * MEMORY_TOLERANCE:g} %"
+        or_bad = "" if self.is_published else f", the loss is wrong, or {memory} higher"
+        or_good = "" if self.is_published else f" or {memory} lower"
         return {
-            judge.FAIL: f"{worse}: the ratio is below {FAIL_BELOW}",
+            judge.FAIL: f"{worse}: the ratio is below {FAIL_BELOW}{or_bad}",
             FAILED: "the run ended before it measured its window",
             UNKNOWN: "the result is unknown: the run is lost, or its log or record cannot be read",
             judge.INVALID: (
@@ -74,8 +79,8 @@ class Against:
             ),
             judge.WARN: f"slightly {worse}: the ratio is below {WARN_BELOW}",
             judge.SUSPICIOUS: (
-                f"implausibly good: the ratio is above {SUSPICIOUS_ABOVE}, so something probably "
-                "differs, unless the reason says that the repeats differ too much"
+                f"implausibly good: the ratio is above {SUSPICIOUS_ABOVE}{or_good}, so something"
+                " probably differs, unless the reason says that the repeats differ too much"
             ),
             RUNNING: "the run has not ended",
             PENDING: "the run is waiting to start",

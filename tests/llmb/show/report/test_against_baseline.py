@@ -193,4 +193,48 @@ def test_a_wrong_loss_of_a_slow_run_is_named_everywhere(
         *(("report", run, *against, "--format", fmt) for fmt in ("md", "html")),
     ):
         text = " ".join(here(*words).stdout.split())
-        assert "wrong loss against baseline april: 20 % above" in text, words
+        assert "wrong loss against baseline april: 20 % above" in text.replace("Wrong", "wrong"), (
+            words
+        )
+
+
+@pytest.mark.parametrize(
+    ("factor", "memory", "fault"),
+    [(1.2, 1.0, "a wrong loss"), (1.0, 1.2, "too high a peak memory")],
+)
+def test_a_fast_run_with_a_wrong_loss_or_memory_is_no_slow_run(
+    factor: float,
+    memory: float,
+    fault: str,
+    empty_night: Night,
+    llmb_here: Command,
+    wording: Callable[..., None],
+) -> None:
+    here: Command = lambda *words: llmb_here(*words, "--install", empty_night.folder)  # noqa: E731
+    empty_night.measured(2.0, "nemotron4_15b", "bf16", 64, repeats=3)
+    assert here("baseline", "accept", "april").returncode == 0
+    empty_night.later(DAY)
+    before = {*empty_night.folder.rglob("log-*.out")}
+    empty_night.measured(1.95, "nemotron4_15b", "bf16", 64, clock=1395, repeats=2)
+    for log in {*empty_night.folder.rglob("log-*.out")} - before:
+        text = log.read_text()
+        for key, by in (("reduced_train_loss", factor), ("peak_memory_usage", memory)):
+            changed = lambda match, by=by: f"{by * float(match[0]):.12g}"  # noqa: E731
+            text = re.sub(rf"(?<={key}: )\S+", changed, text)
+        log.write_text(text)
+    against = ("--baseline", "april")
+    run = json.loads(here("results", "--format", "json").stdout)["results"][0]["run"]
+    explained = here("explain", run, *against).stdout
+    assert "likely" not in explained
+    wording("explain", "\n".join(line for line in explained.splitlines() if "rules" in line))
+    page = words_of(here("report", *against, "--format", "html").stdout)
+    lines = here("report", *against, "--format", "md").stdout.splitlines()
+    (pasted,) = (line for line in lines if line.startswith("aurora, "))
+    wording("report", pasted)
+    for text in (page, pasted):
+        assert f"1 of 1 compared configuration has {fault}." in text
+        assert "costs" not in text
+    assert "steady steps" not in page
+    for fmt in ("md", "html"):
+        history = here("report", "--history", "--session", "all", *against, "--format", fmt).stdout
+        assert "20 % above" in history

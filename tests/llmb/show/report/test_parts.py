@@ -16,7 +16,7 @@ from llmb.contract.job import Job
 from llmb.contract.record import RunRecord
 from llmb.core.node_lists import fold
 from llmb.judge.explain import Subject, explain
-from llmb.judge.value import BAD
+from llmb.judge.value import BAD, SUSPICIOUS
 from llmb.measure.result import Verdict
 from llmb.show.report.conditions import conditions_of, shown_variables
 from llmb.show.report.entries import ReportEntry, entries_of, families_of
@@ -116,6 +116,18 @@ def test_the_headline_says_it_as_it_is(
     for seconds, scale in zip(times, (16, 32), strict=False):
         empty_night.measured(seconds, "nemotron4_15b", "bf16", scale)
     wording("report", str(shown(gather(empty_night))))
+
+
+def test_the_headline_of_runs_that_are_too_fast_says_so(
+    empty_night: Night, gather: Gather, wording: Wording
+) -> None:
+    empty_night.measured(2.0, "nemotron4_15b", "bf16", 16, repeats=2)  # 2.746 s are published
+    report = gather(empty_night)
+    (entry,) = entries_of(report.runs)
+    assert entry.word == SUSPICIOUS
+    wording("report", headline([entry]).sentence)
+    assert "implausibl" in headline([entry]).sentence
+    assert "implausibl" in one_line(report, [entry])
 
 
 def test_repeats_that_are_slow_count_as_the_one_configuration_that_the_headline_names(

@@ -231,7 +231,7 @@ def word(hint: Any) -> str:
 def of_class(cls: type, names: Iterable[str] = ()) -> list[Field]:
     """The fields of a dataclass, all or those with these ``names``."""
     hints = typing.get_type_hints(cls)
-    names = names or [own.name for own in dataclasses.fields(cls)]
+    names = names or [own.name for own in dataclasses.fields(cls) if "internal" not in own.metadata]
     return [(name, word(hints[name])) for name in names]
 
 

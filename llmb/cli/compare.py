@@ -26,7 +26,7 @@ from llmb.judge.compare import Comparison, measures
 from llmb.judge.export import Baseline
 from llmb.judge.judge import why_invalid
 from llmb.judge.scaling import ScalingPoint, columns, rows_of, scaling_points, settings
-from llmb.judge.value import BAD, FAIL
+from llmb.judge.value import BAD, FAIL, ratio_in_digits
 from llmb.measure.result import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result
 from llmb.plan.locate import is_archive
 from llmb.run import sessions
@@ -316,8 +316,11 @@ _NAMED = 6  # runs in a line
 
 def _bad_row(row: Comparison) -> str:
     """A bad row as a line: ``FAIL: nemotron4_15b_fp8_gpus128 0.942: p1pjso2k``."""
-    is_ratio = row.ratio is not None and not row.faults
-    detail = f" {row.ratio:.3f}" if is_ratio else f", {row.verdict_reason}"
+    detail = (
+        f", {row.verdict_reason}"
+        if row.ratio is None or row.faults
+        else f" {ratio_in_digits(row.ratio, row.bounds)}"
+    )
     return (
         f"{row.verdict}: {with_parameters(row.experiment, row.configuration)}{detail}:"
         f" {listed(row.runs, _NAMED, ' ')}"

@@ -7,7 +7,7 @@ from dataclasses import field, replace
 from functools import partial
 from typing import Any
 
-from llmb.contract.metrics import STEP_TIME, TRAINING_BY_NAME, Measured
+from llmb.contract.metrics import STEP_TIME, TRAINING_BY_NAME, Bounds, Measured
 from llmb.contract.settings import Settings
 from llmb.contract.window import Window
 from llmb.core import typed
@@ -81,6 +81,8 @@ class Comparison:
     reference_nodelist: str | None = None  #: the nodes of the other side's runs
     #: Why the loss of a training was not compared, None if it was.
     loss_not_compared: str | None = None
+    #: The limits of ``metric``, None for the usual ones.
+    bounds: Bounds | None = field(default=None, metadata=typed.INTERNAL)
 
     @property
     def faults(self) -> tuple[str, ...]:
@@ -374,6 +376,7 @@ def _row(pool: Sequence[Result], **values: Any) -> Comparison:
         metric=None if measured is None else name,
         value=together and together.mean,
         unit=None if measured is None else measured.unit,
+        bounds=None if measured is None else measured.bounds,
         step_time_s=times and times.mean,
         configuration=first.identity.configuration,
         session=first.identity.session,

@@ -13,16 +13,19 @@ from llmb.contract.metrics import (
     TFLOPS_PER_GPU,
     TOKENS_PER_SECOND,
     TRAINING_BY_NAME,
+    USUAL_BOUNDS,
+    Bounds,
     shown,
     tflops_in_digits,
 )
 from llmb.contract.model_settings import Trained
 from llmb.contract.rows import Row
 from llmb.contract.samples import Straggler
+from llmb.core.digits import exact
 from llmb.core.values import dataclass
 from llmb.judge import correctness, differences, sustained
 from llmb.judge.steps import step_notes
-from llmb.judge.value import FAIL_BELOW, PASS, SUSPICIOUS_ABOVE, WARN_BELOW
+from llmb.judge.value import PASS, bounds_of, ratio_in_digits
 from llmb.measure.checkpoints import in_words
 from llmb.measure.facts import LogFacts
 from llmb.measure.result import Metrics, Result
@@ -32,11 +35,6 @@ from llmb.plan.published import Figure
 NOT_PUBLISHED = (
     "image, network and GPUs of the published run are not documented; to compare two of your own"
     " runs: llmb-run compare {} OTHER"
-)
-RULES = (
-    f"rules: FAIL below {FAIL_BELOW}, WARN below {WARN_BELOW}, SUSPICIOUS above {SUSPICIOUS_ABOVE},"
-    f" otherwise PASS; INCONCLUSIVE if the 95 % interval reaches from below {FAIL_BELOW} to above"
-    f" {WARN_BELOW}"
 )
 ENERGY_NOTE = (
     "energy and power are those of the GPUs, not at the wall; the cost is that of the GPUs' time in"
@@ -262,22 +260,33 @@ def _comparison(subject: Subject) -> list[Line]:
             " throughput" if reference.metric == STEP_TIME else ""
         )
         meaning = meaning if figure is not None else f"relative to {reference.release}"
-        parts.append(("ratio", f"{term} = {verdict.ratio:.4f}: {meaning}"))
-        ratios = [
-            (repeat.identity.run, repeat.verdict.ratio)
-            for repeat in subject.repeats
-            if repeat.verdict.ratio is not None
-        ]
+        parts.append(("ratio", f"{term} = {_ratio(subject.result)}: {meaning}"))
         if len(subject.repeats) > 1:
-            pooled = ", ".join(f"{run} {ratio:.4f}" for run, ratio in ratios)
+            pooled = ", ".join(
+                f"{repeat.identity.run} {_ratio(repeat)}"
+                for repeat in subject.repeats
+                if repeat.verdict.ratio is not None
+            )
             parts.append(("", f"pooled with its repeats: {pooled}"))
     if verdict.word is not None:
         parts.append(("verdict", f"{verdict.word}: {verdict.bare_reason}"))
     if verdict.ratio is not None:
-        parts.append(("", RULES))
+        parts.append(("", _rules(bounds_of(subject.result) or USUAL_BOUNDS)))
     failed = {name for name, judged in verdict.metrics.items() if judged.word != PASS}
     parts += [("", rule) for name, rule in correctness.RULES.items() if name in failed]
     return parts
+
+
+def _ratio(result: Result) -> str:
+    return ratio_in_digits(result.verdict.ratio or 0.0, bounds_of(result), decimals=4)
+
+
+def _rules(bounds: Bounds) -> str:
+    fail, warn, most = map(exact, (bounds.fail_below, bounds.warn_below, bounds.suspicious_above))
+    return (
+        f"rules: FAIL below {fail}, WARN below {warn}, SUSPICIOUS above {most}, otherwise PASS;"
+        f" INCONCLUSIVE if the 95 % interval reaches from below {fail} to above {warn}"
+    )
 
 
 def _exact(value: float, unit: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from llmb.contract.metrics import LOWER, STEP_TIME, Measured
 from llmb.judge.reference import metric_of, pool, relative
-from llmb.judge.value import FAIL, WARN, ratio_verdict
+from llmb.judge.value import FAIL, WARN, ratio_in_digits, ratio_verdict
 from llmb.measure.result import Result
 from llmb.measure.statistics import Statistics
 
@@ -88,4 +88,4 @@ def slow_steps(repeats: Sequence[Result]) -> str:
     mean = run.metrics.measured[reference.metric]
     what = f"steps of run {run.identity.name}" if len(repeats) > 1 else "steps"
     text = _outliers(steps, reference.metric, mean, what, _MOST_NAMED)
-    return f"{text} (by the median, the ratio would be {by_median:.3f})"
+    return f"{text} (by the median, the ratio would be {ratio_in_digits(by_median, metric)})"

@@ -13,6 +13,7 @@ from llmb.core.digits import exact, in_enough_digits
 from llmb.core.values import dataclass
 from llmb.judge.deviation import Estimate, Variance, half_width
 from llmb.judge.reference import pool, relative
+from llmb.measure.result import Result
 
 PASS, WARN, SUSPICIOUS, INCONCLUSIVE = "PASS", "WARN", "SUSPICIOUS", "INCONCLUSIVE"
 FAIL, INVALID, NO_REFERENCE = "FAIL", "INVALID", "NO_REFERENCE"
@@ -144,10 +145,34 @@ def _measured(
     return f"{_ratio(ratio, side)} ({ends}, {runs})"
 
 
-def _ratio(value: float, limit: float | None = None) -> str:
+def _ratio(value: float, limit: float | None = None, decimals: int = 3) -> str:
     """Return a ratio in three decimals, or in more if it would be equal to its limit."""
     limit = value if limit is None else limit
-    return in_enough_digits(value, limit, lambda number, more: f"{number:.{3 + more}f}")[0]
+    return in_enough_digits(value, limit, lambda number, more: f"{number:.{decimals + more}f}")[0]
+
+
+def ratio_in_digits(ratio: float, bounds: Bounds | None = None, decimals: int = 3) -> str:
+    """Return a ratio in as many decimals as show on which side of each limit it is.
+
+    ``bounds`` are those of its metric, None for the usual ones.
+    """
+    bounds = bounds or USUAL_BOUNDS
+    distances = [
+        (abs(ratio - limit), limit)
+        for limit in (bounds.fail_below, bounds.warn_below, bounds.suspicious_above)
+    ]
+    distance, nearest = min(distances)
+    # rounded like the ratio of a verdict; most are far from any limit
+    return (
+        _ratio(round(ratio, 9), nearest, decimals) if distance < 0.001 else f"{ratio:.{decimals}f}"
+    )
+
+
+def bounds_of(result: Result) -> Bounds | None:
+    """Return the limits of the metric that decided, None for the usual ones."""
+    reference = result.verdict.reference
+    measured = None if reference is None else result.metrics.measured.get(reference.metric)
+    return None if measured is None else measured.bounds
 
 
 def _enough_repeats(

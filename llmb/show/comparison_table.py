@@ -8,6 +8,7 @@ from typing import Any
 from llmb.contract.metrics import STEP_TIME, MetricSpec, heading
 from llmb.core.tables import Column
 from llmb.judge.compare import Comparison
+from llmb.judge.value import ratio_in_digits
 from llmb.measure import result
 from llmb.measure.result_notes import distinguishing, settings_of
 from llmb.show import results_table
@@ -115,7 +116,9 @@ def _cells(row: Comparison, fmt: str) -> dict[str, Any]:
         "reference_value": reference and reference.value,
         "reference_step_time_s": reference and reference.step_time_s,
         "reference_source": reference and reference.source,
-        "ratio": row.ratio if fmt == "csv" or row.ratio is None else f"{row.ratio:.3f}{star}",
+        "ratio": row.ratio
+        if fmt == "csv" or row.ratio is None
+        else f"{ratio_in_digits(row.ratio, row.bounds)}{star}",
         "ratio_low": low,
         "ratio_high": high,
         "verdict": row.verdict or (None if fmt == "csv" else row.status),

@@ -18,7 +18,16 @@ from llmb.contract.metrics import (
 from llmb.core.tables import Column
 from llmb.judge.deviation import chance_below
 from llmb.judge.judge import pool_key
-from llmb.judge.value import FAIL, INCONCLUSIVE, PASS, SUSPICIOUS, WARN, WARN_BELOW
+from llmb.judge.value import (
+    FAIL,
+    INCONCLUSIVE,
+    PASS,
+    SUSPICIOUS,
+    WARN,
+    WARN_BELOW,
+    bounds_of,
+    ratio_in_digits,
+)
 from llmb.measure.checkpoints import in_words
 from llmb.measure.columns import is_by_other_metric, json_value
 from llmb.measure.result import Metrics, Result
@@ -173,7 +182,9 @@ def _row(
         **_values(result, other_metrics, mixed=mixed),
         "tflops": _tflops(result.metrics),
         "mfu_reference": None if same_formula else verdict.mfu_reference_convention,
-        "ratio": None if verdict.ratio is None else f"{verdict.ratio:.3f}{star}",
+        "ratio": None
+        if verdict.ratio is None
+        else f"{ratio_in_digits(verdict.ratio, bounds_of(result))}{star}",
         "verdict": word or result.status,
         "reason": (
             "; ".join(filter(None, (result.reason, explanation, *in_words(result.checkpoints))))

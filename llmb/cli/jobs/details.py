@@ -23,6 +23,7 @@ from llmb.core.secrets import is_secret_name
 from llmb.core.tables import ANY_WIDTH, escape, output_width, to_json
 from llmb.core.times import clock, day_and_time, iso
 from llmb.errors import LlmbError
+from llmb.judge.value import bounds_of, ratio_in_digits
 from llmb.measure.find_logs import log_of
 from llmb.measure.result import Result
 from llmb.run import store
@@ -233,7 +234,8 @@ def _result(result: Result | None) -> str:
         else []
     )
     if verdict.ratio is not None and verdict.reference is not None:
-        parts.append(f"ratio {verdict.ratio:.3f} to release {verdict.reference.release}")
+        ratio = ratio_in_digits(verdict.ratio, bounds_of(result))
+        parts.append(f"ratio {ratio} to release {verdict.reference.release}")
     parts.append(
         f"{verdict.word} (n={verdict.repeats})"
         if verdict.repeats

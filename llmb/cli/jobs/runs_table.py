@@ -16,7 +16,7 @@ from llmb.contract.state import UNKNOWN, JobState
 from llmb.core.grouping import grouped
 from llmb.core.tables import Column
 from llmb.core.times import clock, day_and_time, iso
-from llmb.judge.value import NO_REFERENCE
+from llmb.judge.value import NO_REFERENCE, bounds_of, ratio_in_digits
 from llmb.measure import summary
 from llmb.measure.result import Result
 from llmb.run import sessions
@@ -145,6 +145,7 @@ def _row(run: RunRecord, state: JobState, result: Result | None) -> dict[str, An
         "parameters": dict(run.job.parameters),
         **{name: getattr(run.job, name) for name in _JOB},
         **outcome_data(result),
+        "bounds": result and bounds_of(result),
     }
 
 
@@ -181,7 +182,8 @@ def _shown(row: Mapping[str, Any], differing: Collection[str], *, mixed: bool) -
     number = f" #{row['attempt']}" if (row["attempt"] or 1) > 1 else ""
     parameters = (row.get("parameters") or {}).items()
     value = row["value"]
-    ratio = "" if row["ratio"] is None else f" {row['ratio']:.3f}"
+    ratio, bounds = row["ratio"], row.get("bounds")
+    ratio = "" if ratio is None else f" {ratio_in_digits(ratio, bounds)}"
     return {
         **row,
         "state": f"{row['state']}{number}",

@@ -8,7 +8,7 @@ from llmb.contract.settings import Settings
 from llmb.core.names import listed, shorter
 from llmb.judge.correctness import speed_word
 from llmb.judge.judge import pool_key
-from llmb.judge.value import FAIL, INVALID, NO_REFERENCE
+from llmb.judge.value import FAIL, INVALID, NO_REFERENCE, bounds_of, ratio_in_digits
 from llmb.measure.failure_causes import group_failures
 from llmb.measure.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Result
 from llmb.measure.result_notes import parameters_in_words
@@ -87,8 +87,8 @@ def _bad_or_invalid(pool: Sequence[Result]) -> str:
     verdict = pool[0].verdict
     explanation = f", {verdict.reason}"
     if verdict.word == FAIL:
-        ratios = [f" {verdict.pooled_ratio or 0.0:.3f}"] if speed_word(verdict) == FAIL else [""]
-        explanation = ", ".join([*ratios, *verdict.why])
+        ratio = ratio_in_digits(verdict.pooled_ratio or 0.0, bounds_of(pool[0]))
+        explanation = ", ".join([f" {ratio}" if speed_word(verdict) == FAIL else "", *verdict.why])
     identity = pool[0].identity
     name = with_parameters(identity.experiment, identity.configuration)
     return f"{verdict.word}: {name}{explanation}: {_ids(pool)}"

@@ -14,7 +14,7 @@ from llmb.core.values import dataclass
 from llmb.judge import compare, judge, reference
 from llmb.judge.correctness import speed_word
 from llmb.judge.scaling import WEAK, Kind, ScalingPoint
-from llmb.judge.value import FAIL
+from llmb.judge.value import FAIL, bounds_of, ratio_in_digits
 from llmb.measure.facts import VerdictCause
 from llmb.measure.result import Result
 from llmb.measure.result_notes import TITLE, distinguishing, parameters_in_words, settings_of
@@ -99,6 +99,11 @@ class ReportEntry:
     def ratio(self) -> float | None:
         """The value of its runs relative to the published figure, better above 1."""
         return self.result.verdict.pooled_ratio
+
+    @property
+    def ratio_text(self) -> str:
+        """The ratio in as many digits as show on which side of its limits it is."""
+        return "" if self.ratio is None else ratio_in_digits(self.ratio, bounds_of(self.result))
 
     @property
     def is_by_speed(self) -> bool:

@@ -15,7 +15,14 @@ from llmb.core.node_lists import fold
 from llmb.core.values import dataclass
 from llmb.judge import far_runs
 from llmb.judge.reference import metric_of, pooled
-from llmb.judge.value import FAIL, INCONCLUSIVE, INVALID, SUSPICIOUS, WARN
+from llmb.judge.value import (
+    FAIL,
+    INCONCLUSIVE,
+    INVALID,
+    SUSPICIOUS,
+    WARN,
+    ratio_in_digits,
+)
 from llmb.measure.result import (
     CANCELLED,
     FAILED,
@@ -220,13 +227,13 @@ def _name_of(entry: ReportEntry) -> str:
 
 def _value(entry: ReportEntry, figures: PageValues) -> str:
     if entry.ratio is not None:
-        return percent(entry.ratio)
+        return percent(entry.ratio_text)
     return "" if entry.value is None else figures.with_unit(entry.metric, entry.value.mean)
 
 
-def percent(ratio: float) -> str:
-    """Return a ratio as people say it: ``90.0 %``."""
-    return f"{100 * round(ratio, 3):.1f} %"  # the digits of tables
+def percent(ratio: str) -> str:
+    """Return the text of a ratio as people say it, in the same digits: ``90.0 %``."""
+    return f"{float(ratio):.{len(ratio.partition('.')[2]) - 2}%}".replace("%", " %")
 
 
 def _cost(entry: ReportEntry) -> str:
@@ -241,8 +248,8 @@ def one_line(report: Report, entries: Sequence[ReportEntry]) -> str:
     days = span(report) or f"{report.made:%Y-%m-%d}"
     parts = [f"{report.cluster_name}, {days}: {top}"]
     worst = next((entry for entry in entries if entry.word == FAIL and entry.ratio), None)
-    if worst is not None and worst.ratio is not None:
-        speed = f"{percent(worst.ratio)} of {report.against.figure}" if worst.is_slow else ""
+    if worst is not None:
+        speed = f"{percent(worst.ratio_text)} of {report.against.figure}" if worst.is_slow else ""
         facts = [speed, _cost(worst)]
         facts += worst.result.verdict.why[:1]
         parts.append(f"Worst: {worst.title}: {'; '.join(filter(None, facts))}.")
@@ -400,14 +407,15 @@ def _has(number: int) -> str:
 
 
 def _details(entries: Sequence[ReportEntry], counts: Counter[str], against: Against) -> list[str]:
-    ratios = [entry.ratio for entry in entries if entry.ratio is not None]
+    ratios = sorted((entry.ratio, entry.ratio_text) for entry in entries if entry.ratio is not None)
     details = []
     if len(ratios) > 1:
-        mean = math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
-        span = f"{percent(min(ratios))} to {percent(max(ratios))}"
-        details.append(f"On average {percent(mean)} of {against.figure} ({span}).")
+        mean = math.exp(math.fsum(math.log(ratio) for ratio, _ in ratios) / len(ratios))
+        span = f"{percent(ratios[0][1])} to {percent(ratios[-1][1])}"
+        average = percent(ratio_in_digits(mean))
+        details.append(f"On average {average} of {against.figure} ({span}).")
     elif ratios:
-        details.append(f"It reaches {percent(ratios[0])} of {against.figure}.")
+        details.append(f"It reaches {percent(ratios[0][1])} of {against.figure}.")
     open_verdicts = [entry for entry in entries if entry.word == INCONCLUSIVE]
     far = [
         words

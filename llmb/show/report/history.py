@@ -15,7 +15,7 @@ from llmb.judge.change_points import ChangePoint, change_points
 from llmb.judge.compare import judged_against
 from llmb.judge.judge import judge, pool_key, without_session
 from llmb.judge.reference import relative
-from llmb.judge.value import INVALID, NO_REFERENCE
+from llmb.judge.value import INVALID, NO_REFERENCE, bounds_of, ratio_in_digits
 from llmb.judge.verdict_causes import with_causes
 from llmb.measure.result import Result
 from llmb.measure.result_notes import TITLE, distinguishing, parameters_in_words, settings_of
@@ -43,6 +43,12 @@ class HistoryPoint:
     def word(self) -> str:
         """The verdict or status of its runs."""
         return self.entry.word
+
+    @property
+    def ratio_text(self) -> str:
+        """The ratio in as many digits as show on which side of its limits it is."""
+        bounds = bounds_of(self.entry.result)
+        return "" if self.ratio is None else ratio_in_digits(self.ratio, bounds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

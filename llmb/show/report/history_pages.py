@@ -109,7 +109,7 @@ def _row(line: HistoryLine) -> dict[str, object]:
     for point in line.points:
         # the ratio is then to the first night
         word = f" {point.word}" if point.word != NO_REFERENCE else ""
-        cell = point.word if point.ratio is None else f"{point.ratio:.3f}{word}"
+        cell = point.word if point.ratio is None else f"{point.ratio_text}{word}"
         cells.setdefault(str(point.night), []).append(cell)
     row: dict[str, object] = {
         "configuration": line.name,

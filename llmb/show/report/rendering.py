@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from llmb.core.tables import escape, shorten
 from llmb.core.values import dataclass
+from llmb.judge.value import bounds_of, ratio_in_digits
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -89,6 +90,7 @@ def _environment() -> Environment:
     )
     environment.filters.update(
         fixed=lambda value, digits: f"{value:,.{digits}f}",
+        ratio=lambda value, result: ratio_in_digits(value, bounds_of(result)),
         percent=lambda value: f"{100 * value:.1f}",
         rate=lambda value: f"{value:,.0f}" if value >= 1000 else f"{value:,.1f}",
         short=lambda text, width=TEXT: shorten(text, width),

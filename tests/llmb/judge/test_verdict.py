@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from llmb.contract.metrics import STEP_TIME, TRAINING_BY_NAME, Better
+from llmb.contract.metrics import STEP_TIME, TRAINING_BY_NAME, Better, Bounds
 from llmb.contract.settings import Settings
 from llmb.contract.window import LAST, Window
+from llmb.judge.compare import with_published
 from llmb.judge.deviation import Deviations, Estimate, Variance
 from llmb.judge.judge import judge
 from llmb.judge.reference import References, same_window
@@ -29,12 +30,15 @@ from llmb.judge.value import (
     WARN,
     Judgement,
     judge_values,
+    ratio_in_digits,
 )
 from llmb.measure.facts import INCOMPLETE, ON_CPU, LogFacts
 from llmb.measure.result import FAILED, RUNNING, SUCCESS, Result
 from llmb.measure.statistics import spread
 from llmb.plan.find_reference import find_reference
 from llmb.plan.published import Figure
+from llmb.show.comparison_table import rows_of
+from llmb.show.results_table import table_of
 from llmb_testing.results import result_of
 
 Wording = Callable[..., None]
@@ -467,3 +471,31 @@ def test_the_same_data_get_the_same_verdicts_in_any_order(
     chance.shuffle(figures)
     straight, mixed = judge(results, FIGURES), judge([results[i] for i in order], figures)
     assert [straight[i] for i in order] == mixed
+
+
+@pytest.mark.parametrize(
+    ("ratio", "bounds", "text"),
+    [
+        (0.94996, None, "0.94996"),
+        (0.97996, None, "0.97996"),
+        (1.05004, None, "1.05004"),
+        (0.95, None, "0.950"),
+        (0.9632, None, "0.963"),
+        (0.89996, Bounds(fail_below=0.9, warn_below=0.94), "0.89996"),
+        (0.94996, Bounds(fail_below=0.9, warn_below=0.94), "0.950"),
+        (0.95 - 1e-12, None, "0.950"),  # which is no FAIL
+    ],
+)
+def test_a_ratio_is_shown_on_its_side_of_each_limit(
+    ratio: float, bounds: Bounds | None, text: str
+) -> None:
+    assert ratio_in_digits(ratio, bounds) == text
+
+
+def test_the_ratio_of_a_table_is_on_the_side_of_its_verdict() -> None:
+    results = judged(result(2.0 / 0.94996))
+    assert results[0].verdict.word == FAIL
+    (row,) = table_of(results)[1]
+    assert float(row["ratio"]) < 0.95
+    (compared_row,) = rows_of(with_published(results))
+    assert float(compared_row["ratio"]) < 0.95

@@ -4,7 +4,7 @@
 import math
 from collections.abc import Iterable, Sequence
 
-from llmb.judge.value import FAIL_BELOW, SUSPICIOUS_ABOVE
+from llmb.judge.value import FAIL_BELOW, SUSPICIOUS_ABOVE, ratio_in_digits
 from llmb.show.report.svg.draw import Axis, Value, dot, element, few, label, line, picture, shape
 
 WIDTH, HEIGHT = 180.0, 24.0
@@ -49,14 +49,15 @@ def ratio_strip(
         ]
     if len(ratios) > 1:
         parts += [
-            dot("repeat", axis.at(value), _MIDDLE, 2, f"{value:.3f}")
+            dot("repeat", axis.at(value), _MIDDLE, 2, ratio_in_digits(value))
             for value in few(ratios, _MOST_DOTS)
         ]
     parts.append(_point(axis, kind, mean))
-    description = f"{mean:.3f} of {against}"
+    ratio = ratio_in_digits(mean)
+    description = f"{ratio} of {against}"
     if interval is not None:
-        description += f", 95 % interval {interval[0]:.3f} to {interval[1]:.3f}"
-    return picture(key, f"ratio {mean:.3f}", description, WIDTH, HEIGHT, *parts, kind="strip")
+        description += f", 95 % interval {' to '.join(map(ratio_in_digits, interval))}"
+    return picture(key, f"ratio {ratio}", description, WIDTH, HEIGHT, *parts, kind="strip")
 
 
 def ratio_scale(axis: Axis) -> str:
@@ -124,7 +125,7 @@ def shares(key: str, tally: Sequence[tuple[str, str, int]]) -> str:
 def _point(axis: Axis, kind: str, mean: float) -> str:
     place = axis.at(mean)
     if axis.holds(mean):
-        return dot(f"point {kind}", place, _MIDDLE, 4.5, f"{mean:.3f}")
+        return dot(f"point {kind}", place, _MIDDLE, 4.5, ratio_in_digits(mean))
     away = 7.0 if mean > axis.high else -7.0
     corners = [(place + away, _MIDDLE), (place, _MIDDLE - 5), (place, _MIDDLE + 5)]
-    return shape(f"point {kind}", corners, f"{mean:.3f}, outside the chart")
+    return shape(f"point {kind}", corners, f"{ratio_in_digits(mean)}, outside the chart")

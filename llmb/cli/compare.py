@@ -200,7 +200,8 @@ def command(context: CliContext, /, scaling: bool, fmt: str, **request: Any) -> 
 
     A and B are sessions by id or name, baselines, archives, files written by `results --format
     json`, the name of an experiment, or runs separated by commas. B may be `published`, which is
-    the default if A is named or no earlier session has its configurations. Without B, the runs of
+    the default if A is named or no earlier session has its configurations. Runs of A are no part
+    of B. Without B, the runs of
     `submit --ab` are compared with each other. Runs that differ in size, dtype, GPU type, scale,
     parameters of the workload, global batch or sequence length are not compared. The reason names
     the difference.
@@ -300,7 +301,8 @@ def _compare(
             chosen = compare.without_accepted(chosen, base.results, base.called)
         return _against(chosen, base.results, base.called)
     side = find_side(context, request.theirs, request.choice)
-    return _against(ours.results, side.results, side.name)
+    others = compare.without_compared(side.results, ours.results, side.name)
+    return _against(ours.results, others, side.name)
 
 
 def _against(

@@ -312,6 +312,20 @@ def test_compare_runs_and_experiments(install: HandMade, run: Run) -> None:
     assert run("compare", "b1", "a1,a2").returncode == 3
 
 
+def test_runs_of_a_are_no_part_of_b(install: HandMade, run: Run, wording: Wording) -> None:
+    for name, seconds in (("a1", 2.75), ("a2", 2.75), ("b1", 2.95)):
+        install.measured(name, seconds)
+    (row,) = compared(run, "a1,b1", "a1,a2")["comparisons"]
+    assert (row["runs"], row["reference"]["source"]) == (["a1", "b1"], "a2")
+    everything = install.folder / "all.json"
+    everything.write_text(run("results", "--session", "all", "--format", "json").stdout)
+    (row,) = compared(run, "b1", everything)["comparisons"]
+    assert row["reference"]["source"] == "a1, a2"
+    refused = run("compare", "a1", "a1")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    wording("compare", refused.stderr)
+
+
 def test_compare_with_another_cluster(
     install: HandMade, run: Run, make_install: Any, llmb_here: Command
 ) -> None:

@@ -15,7 +15,7 @@ from llmb.judge.change_points import ChangePoint, change_points
 from llmb.judge.compare import judged_against
 from llmb.judge.judge import judge, pool_key, without_session
 from llmb.judge.reference import relative
-from llmb.judge.value import INVALID, NO_REFERENCE, bounds_of, ratio_in_digits
+from llmb.judge.value import INVALID, NO_REFERENCE
 from llmb.judge.verdict_causes import with_causes
 from llmb.measure.result import Result
 from llmb.measure.result_notes import TITLE, distinguishing, parameters_in_words, settings_of
@@ -45,10 +45,25 @@ class HistoryPoint:
         return self.entry.word
 
     @property
+    def is_to_first(self) -> bool:
+        """True if the ratio is to the first night, so that a verdict is by the metric's limits."""
+        return self.ratio is not None and self.entry.ratio is None
+
+    @property
     def ratio_text(self) -> str:
-        """The ratio in as many digits as show on which side of its limits it is."""
-        bounds = bounds_of(self.entry.result)
-        return "" if self.ratio is None else ratio_in_digits(self.ratio, bounds)
+        """The ratio in the digits of a report's entry."""
+        return f"{self.ratio:.3f}" if self.is_to_first else self.entry.ratio_text
+
+    @property
+    def text(self) -> str:
+        """Its ratio and verdict, as ``0.950 WARN``."""
+        if self.ratio is None:
+            return self.word
+        if self.word == NO_REFERENCE:
+            return self.ratio_text
+        if self.is_to_first:
+            return f"{self.word} by limits, {self.ratio_text}"
+        return f"{self.ratio_text} {self.word}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

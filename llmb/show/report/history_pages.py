@@ -2,7 +2,6 @@
 """A report over time as Markdown and as one HTML page: ratios by night, and what changed. Pure."""
 
 from llmb.core.tables import Column, as_markdown, render as render_table
-from llmb.judge.value import NO_REFERENCE
 from llmb.show.report.history import History, HistoryLine, HistoryShift
 from llmb.show.report.markdown import compared_with
 from llmb.show.report.page import with_pictures
@@ -107,10 +106,7 @@ def _table(history: History) -> str:
 def _row(line: HistoryLine) -> dict[str, object]:
     cells: dict[str, list[str]] = {}
     for point in line.points:
-        # the ratio is then to the first night
-        word = f" {point.word}" if point.word != NO_REFERENCE else ""
-        cell = point.word if point.ratio is None else f"{point.ratio_text}{word}"
-        cells.setdefault(str(point.night), []).append(cell)
+        cells.setdefault(str(point.night), []).append(point.text)
     row: dict[str, object] = {
         "configuration": line.name,
         "change": f"{100 * line.moved:+.1f}" if len(line.measured) > 1 else None,

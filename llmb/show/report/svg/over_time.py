@@ -139,12 +139,9 @@ def _point(across: Axis, up: Axis, point: HistoryPoint) -> str:
         return shape(
             kind, [(x, y - 5), (x + 5, y), (x, y + 5), (x - 5, y)], f"{point.night}: {point.word}"
         )
-    return dot(kind, x, up.at(point.ratio), 4, f"{point.night}: {point.ratio_text} {point.word}")
+    return dot(kind, x, up.at(point.ratio), 4, f"{point.night}: {point.text}")
 
 
 def _description(history_line: HistoryLine) -> str:
-    parts = [
-        f"{point.night} {point.word} {point.ratio_text}".rstrip()
-        for point in history_line.points[-60:]
-    ]
+    parts = [f"{point.night} {point.text}" for point in history_line.points[-60:]]
     return "; ".join(parts)

@@ -13,13 +13,15 @@ from typing import Any, Protocol
 import pytest
 
 from llmb.contract.job import Job
-from llmb.contract.metrics import Measured, MetricSpec
+from llmb.contract.metrics import Bounds, Measured, MetricSpec
 from llmb.contract.samples import Samples, Step
 from llmb.contract.window import Window
 from llmb.judge.judge import judge
 from llmb.judge.scaling import scaling_points
 from llmb.measure.result import SUCCESS, Result
 from llmb.plan.published import Figure
+from llmb.show.report.history import history_of
+from llmb.show.report.history_pages import history_html, history_markdown
 from llmb.show.report.markdown import to_markdown
 from llmb.show.report.page import to_html
 from llmb.show.report.svg.steps import steps_picture
@@ -167,6 +169,28 @@ def mixed(morning: Report, plain: Report) -> Report:
         points=(*morning.points, *plain.points),
         figures=(*morning.figures, *plain.figures),
     )
+
+
+def test_a_ratio_to_the_first_night_has_no_verdict_of_its_own(morning: Report) -> None:
+    """Of two nights that keep a minimum, the second is 5 % worse: 0.95 alone would be a WARN."""
+    bounds = Bounds(minimum=300.0, warn_below=0.97)
+    nights = []
+    for number, value in enumerate((400.0, 380.0)):
+        result, job, samples = measured("all_reduce", BUSBW, 32, value, number)
+        values = {BUSBW.name: replace(result.metrics.measured[BUSBW.name], bounds=bounds)}
+        metrics = replace(result.metrics, measured=values)
+        nights.append((replace(result, metrics=metrics), job, samples))
+    runs = tuple(
+        replace(run, created=run.created + number * 86400)
+        for number, run in enumerate(runs_of(nights))
+    )
+    report = replace(morning, runs=runs, failures=(), points=(), figures=())
+    text = history_markdown(report, history_of(report))
+    assert "0.950" in text
+    assert "0.950 PASS" not in text
+    page = history_html(report, history_of(report))
+    assert not re.search(r'class="pass">\s*0\.950', page)
+    assert "0.950 PASS" not in page
 
 
 def text_of(page: str) -> str:

@@ -31,6 +31,7 @@ from llmb.judge.value import (
 from llmb.measure.checkpoints import in_words
 from llmb.measure.columns import is_by_other_metric, json_value
 from llmb.measure.result import Metrics, Result
+from llmb.measure.result_notes import distinguishing, settings_of
 
 
 def _percent(value: float) -> str:
@@ -104,7 +105,8 @@ def table_of(results: Sequence[Result]) -> tuple[list[Column], list[dict[str, An
     }
     other_metrics = _other_metrics(results)
     rows = [
-        _row(result, other_metrics, compared=compared, mixed=len(metrics) > 1) for result in results
+        _row(result, other_metrics, note, compared=compared, mixed=len(metrics) > 1)
+        for result, note in zip(results, _differing_settings(results), strict=True)
     ]
     omitted = {"verdict", "status"} - {"verdict" if compared else "status"} | (
         {"metric"} if len(metrics) < 2 else set()
@@ -123,6 +125,21 @@ def table_of(results: Sequence[Result]) -> tuple[list[Column], list[dict[str, An
         for spec in other_metrics
     ]
     return [column for column in columns if any(row[column.key] is not None for row in rows)], rows
+
+
+def _differing_settings(results: Iterable[Result]) -> list[str]:
+    """Return the settings of each result that not all of its experiment share, such as --ab's."""
+    identities = [result.identity for result in results]
+    keys = [
+        (one.experiment, None if one.configuration is None else one.configuration.key)
+        for one in identities
+    ]
+    distinct = dict(zip(keys, identities, strict=True))
+    titled = [
+        (one.experiment, settings_of(one.configuration, window=None)) for one in distinct.values()
+    ]
+    notes = dict(zip(distinct, distinguishing(titled), strict=True))
+    return [notes[key] for key in keys]
 
 
 def _other_metrics(results: Iterable[Result]) -> list[MetricSpec]:
@@ -165,7 +182,7 @@ def _values(result: Result, other_metrics: Iterable[MetricSpec], *, mixed: bool)
 
 
 def _row(
-    result: Result, other_metrics: Sequence[MetricSpec], *, compared: bool, mixed: bool
+    result: Result, other_metrics: Sequence[MetricSpec], note: str, *, compared: bool, mixed: bool
 ) -> dict[str, Any]:
     verdict = result.verdict
     star = "" if verdict.same_window else "*"  # the published figure was taken over another window
@@ -187,7 +204,9 @@ def _row(
         else f"{ratio_in_digits(verdict.ratio, bounds_of(result))}{star}",
         "verdict": word or result.status,
         "reason": (
-            "; ".join(filter(None, (result.reason, explanation, *in_words(result.checkpoints))))
+            "; ".join(
+                filter(None, (note, result.reason, explanation, *in_words(result.checkpoints)))
+            )
             or None
         ),
     }

@@ -312,6 +312,22 @@ def test_compare_runs_and_experiments(install: HandMade, run: Run) -> None:
     assert run("compare", "b1", "a1,a2").returncode == 3
 
 
+@pytest.mark.parametrize("fmt", ["table", "md"])
+def test_results_name_the_setting_in_which_runs_of_one_name_differ(
+    fmt: str, install: HandMade, run: Run
+) -> None:
+    values = {"a1": "110", "a2": "110", "b1": "95"}
+    for name, value in values.items():
+        install.measured(name, 2.75, FOO=value, BAR="same")
+    install.measured("c1", 2.75, dtype="fp8", FOO="other")
+    shown = run("results", "--format", fmt).stdout
+    for name, value in values.items():
+        (line,) = (line for line in shown.splitlines() if name in line)
+        assert f"FOO={value}" in line
+    assert "BAR" not in shown
+    assert "other" not in shown
+
+
 def test_runs_of_a_are_no_part_of_b(install: HandMade, run: Run, wording: Wording) -> None:
     for name, seconds in (("a1", 2.75), ("a2", 2.75), ("b1", 2.95)):
         install.measured(name, seconds)

@@ -301,8 +301,8 @@ def _compare(
             chosen = compare.without_accepted(chosen, base.results, base.called)
         return _against(chosen, base.results, base.called)
     side = find_side(context, request.theirs, request.choice)
-    others = compare.without_compared(side.results, ours.results, side.name)
-    return _against(ours.results, others, side.name)
+    reference_results = compare.without_compared(side.results, ours.results, side.name)
+    return _against(ours.results, reference_results, side.name)
 
 
 def _against(

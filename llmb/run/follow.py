@@ -24,6 +24,7 @@ from llmb.contract.state import (
 )
 from llmb.core.values import dataclass
 from llmb.errors import LlmbError
+from llmb.kit.cancellation import NotCancelledError
 from llmb.run import store
 from llmb.run.polling import poll
 from llmb.run.retry import RETRIABLE, may_be_retried, retry
@@ -241,15 +242,39 @@ def cancel(cluster: Cluster, runs: Sequence[record.RunRecord]) -> CancelResult:
             result.not_cancelled.append((current, state.reason))
         else:
             sent.append(current)
-    cluster.cancel(sent)
-    result.cancelling.extend(sent)
-    for run in doubtful:  # alone: a job that is gone may be refused
-        try:
-            cluster.cancel([run])
+    refused = _refused(cluster, sent) | _refused(cluster, doubtful, states)
+    for run in (*sent, *doubtful):
+        if run.id in refused:
+            result.not_cancelled.append((run, refused[run.id]))
+        else:
             result.cancelling.append(run)
-        except LlmbError as error:
-            result.not_cancelled.append((run, states[run.id].reason or error.message))
     return result
+
+
+def _refused(
+    cluster: Cluster,
+    runs: Sequence[record.RunRecord],
+    doubts: Mapping[str, JobState] | None = None,
+) -> dict[str, str]:
+    """Cancel ``runs`` by one request, and return why some were not cancelled, by their ids.
+
+    ``doubts``: their states if the cluster did not find them. Else LlmbError is raised.
+    """
+    if not runs:
+        return {}
+    try:
+        cluster.cancel(runs)
+    except NotCancelledError as error:
+        return error.reasons
+    except LlmbError as error:
+        if doubts is None:
+            raise
+        if len(runs) == 1:
+            return {runs[0].id: doubts[runs[0].id].reason or error.message}
+        # one of them may be gone, which says nothing of the others
+        alone = (_refused(cluster, [run], doubts) for run in runs)
+        return {run_id: reason for reasons in alone for run_id, reason in reasons.items()}
+    return {}
 
 
 def _may_still_run(run: record.RunRecord, state: JobState) -> bool:

@@ -14,6 +14,7 @@ from llmb.cli.jobs.details import _exit_code
 from llmb.contract import record
 from llmb.contract.state import LOST, RUNNING, JobState
 from llmb.errors import LlmbError
+from llmb.kit.cancellation import NotCancelledError
 from llmb.run import follow
 
 
@@ -75,6 +76,29 @@ def test_runs_that_the_cluster_found_are_cancelled_by_a_single_request(
     cluster = Cancels("7", "8")
     assert follow.cancel(cluster, runs).cancelling == runs  # type: ignore[arg-type]
     assert cluster.requests == [["7", "8"]]
+
+
+def test_lost_runs_are_cancelled_by_a_single_request_where_the_cluster_answers_for_each(
+    install: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = []
+    for number in (7, 8):
+        made = install.run(f"lost000{number}", install.job("nemotron4_15b", "bf16", 16), None, "")
+        runs.append(replace(made, scheduler_id=str(number)))
+        record.save(runs[-1])
+    lost = JobState(state=LOST, reason="unknown", ended=time.time() - 60)
+    monkeypatch.setattr(follow, "poll", lambda cluster, asked: {run.id: lost for run in asked})
+
+    class Answers(Cancels):
+        def cancel(self, asked: Sequence[record.RunRecord]) -> None:
+            self.requests.append([str(run.scheduler_id) for run in asked])
+            raise NotCancelledError({runs[0].id: "job 7 is now another job"})
+
+    cluster = Answers()
+    outcome = follow.cancel(cluster, runs)  # type: ignore[arg-type]
+    assert cluster.requests == [["7", "8"]]
+    assert outcome.cancelling == runs[1:]
+    assert outcome.not_cancelled == [(runs[0], "job 7 is now another job")]
 
 
 @pytest.mark.parametrize(

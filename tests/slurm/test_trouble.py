@@ -15,7 +15,7 @@ from llmb.contract import state as job_state
 from llmb.contract.cluster import UnclearError
 from llmb.contract.state import ACTIVE, JobState
 from llmb.errors import LlmbError, PreflightError, describe
-from llmb.run import store
+from llmb.run import follow, store
 from llmb.run.polling import poll
 
 pytestmark = pytest.mark.fault("slurm-trouble")
@@ -85,6 +85,30 @@ def test_a_job_that_left_nothing_is_lost_only_after_a_while(
     wording("jobs list", end.reason, hidden)
     away = poll(bare_site.cluster(), [replace(run, cluster="Slurm cluster alpha")])[run.id]
     assert away.is_elsewhere
+
+
+def test_a_job_of_others_that_has_taken_a_runs_id_is_not_cancelled(bare_site: Site) -> None:
+    """As when the controller has lost its state, and counts ids from the start again."""
+    hold = {"slurm_args": {"hold": True}}
+    gone, array, single = (bare_site.submit(SLEEP, **hold) for _ in range(3))
+    for run in (gone, array, single):
+        store.save_state(run, bare_site.reaches(run, "PENDING"))
+    bare_site.kit.forget_jobs(next_job=int(array.scheduler_id))
+    foreign = ("sbatch", "--parsable", "--hold", "--job-name=production", "--wrap=sleep 100")
+    assert bare_site.kit.run(*foreign, "--array=0-3").strip() == array.scheduler_id
+    assert bare_site.kit.run(*foreign).strip() == single.scheduler_id
+    renamed = bare_site.submit(SLEEP, **hold)
+    bare_site.kit.run("scontrol", "update", f"jobid={renamed.scheduler_id}", "JobName=audited")
+    outcome = follow.cancel(bare_site.cluster(), [array, single, gone, renamed])
+    assert outcome.cancelling == [renamed]
+    assert {run.id: reason for run, reason in outcome.not_cancelled} == {
+        array.id: f"job {array.scheduler_id} is now another job (production)",
+        single.id: f"job {single.scheduler_id} is now another job (production)",
+        gone.id: f"Slurm does not know job {gone.scheduler_id}: nothing to cancel",
+    }
+    bare_site.is_not_in_the_queue(renamed)
+    left = bare_site.kit.run("squeue", "--noheader", "--format=%i %T").splitlines()
+    assert sorted(left) == [f"{array.scheduler_id}_[0-3] PENDING", f"{single.scheduler_id} PENDING"]
 
 
 def test_jobs_outlive_a_restart_of_the_controller(site: Site) -> None:

@@ -217,6 +217,50 @@ class Poller:
             if run is not None and (run.id not in ids or int(job_id) < int(ids[run.id])):
                 ids[run.id] = job_id
 
+    def jobs_to_cancel(self, runs: Sequence[RunRecord]) -> tuple[list[str], dict[str, str]]:
+        """Return the jobs of ``runs`` that the queue has, and by run why it has none to cancel.
+
+        A controller that lost its state gives old ids to new jobs, of anybody. Raises LlmbError.
+        """
+        found = self.find([run for run in runs if run.scheduler_id is None])
+        # A run that was submitted twice may run as another job than the recorded one.
+        ids_of = {
+            run.id: [
+                job_id
+                for job_id in dict.fromkeys(
+                    (run.scheduler_id or found.get(run.id), read_files(run).job_id)
+                )
+                if job_id is not None
+            ]
+            for run in runs
+        }
+        wanted = list(dict.fromkeys(job_id for ids in ids_of.values() for job_id in ids))
+        names: dict[str, str] = {}
+        for row in commands.queued(self.client, ids=wanted) if wanted else []:
+            # squeue shows an array as 87_[0-3], and a part of a heterogeneous job as 87+0
+            names.setdefault(re.split(r"[_+]", row.job_id)[0], row.name)
+        accepted: list[str] = []
+        refused: dict[str, str] = {}
+        for run in runs:
+            reasons = {job_id: self._objection(job_id, names, run) for job_id in ids_of[run.id]}
+            own_ids = [job_id for job_id, reason in reasons.items() if reason is None]
+            accepted += own_ids
+            if reasons and not own_ids:
+                refused[run.id] = ", ".join(filter(None, reasons.values()))
+        return list(dict.fromkeys(accepted)), refused
+
+    def _objection(self, job_id: str, names: Mapping[str, str], run: RunRecord) -> str | None:
+        """Return why a job must not be cancelled for ``run``. ``names``: of the queue's jobs."""
+        if job_id not in names:
+            view = View(run=run, files=bashscript.RunFiles())
+            hides = ", or hides it as another user's" if view.is_of_another else ""
+            return f"Slurm does not know job {job_id}{hides}: nothing to cancel"
+        try:
+            is_own = names[job_id] == name_of(run) or self._has_script(job_id, run)
+        except LlmbError as error:
+            return error.message
+        return None if is_own else f"job {job_id} is now another job ({names[job_id]})"
+
     def _accounted(self, by_job: Mapping[str, View]) -> Iterable[commands.JobRow]:
         memory = self.memory
         if not by_job or not memory.has_accounting or time.monotonic() < memory.rest_until:
@@ -270,14 +314,17 @@ class Poller:
         is_its_own = view.files.job_id == row.job_id
         if is_its_own and began and started and abs(began - started) < YOUNG:
             return True
+        try:
+            return self._has_script(row.job_id, view.run)
+        except LlmbError:  # asked again by the next poll
+            return False
+
+    def _has_script(self, job_id: str, run: RunRecord) -> bool:
+        """Return True if a job in the queue has the run's batch script. Raises LlmbError."""
         renamed = self.memory.renamed
-        if row.job_id not in renamed:
-            try:
-                script = commands.script_of(self.asker, row.job_id)
-            except LlmbError:  # asked again by the next poll
-                return False
-            renamed[row.job_id] = script == str(view.run.script)
-        return renamed[row.job_id]
+        if job_id not in renamed:
+            renamed[job_id] = commands.script_of(self.asker, job_id) == str(run.script)
+        return renamed[job_id]
 
     def _state(self, view: View) -> JobState:
         if view.queued is None and view.silence is not None:

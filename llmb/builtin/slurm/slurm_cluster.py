@@ -22,6 +22,7 @@ from llmb.core.values import dataclass
 from llmb.errors import Fault, LlmbError
 from llmb.kit import programs
 from llmb.kit.advice import advice
+from llmb.kit.cancellation import NotCancelledError
 
 PACE = Pace(
     parallel=4, poll=1.0, slowest_poll=15.0, arrival_timeout=20.0, sender="sbatch", arrive=1.0
@@ -117,17 +118,10 @@ class SlurmCluster:
 
     def cancel(self, runs: Sequence[RunRecord]) -> None:
         """Cancel these runs, waiting or running. Runs that have ended stay as they are. Raises
-        LlmbError.
+        NotCancelledError for runs whose job Slurm does not know or has given to others, LlmbError.
         """
-        recorded = [run for run in runs if run.scheduler_id is not None]
-        # A run that was submitted twice may run as another job than the recorded one.
-        scheduler_ids = (
-            job_id for run in recorded for job_id in (run.scheduler_id, poll.read_files(run).job_id)
-        )
-        started = self._poller.find([run for run in runs if run.scheduler_id is None])
-        if ids := dict.fromkeys(
-            job_id for job_id in (*scheduler_ids, *started.values()) if job_id is not None
-        ):
+        ids, refused = self._poller.jobs_to_cancel(runs)
+        if ids:
             try:
                 self.client.ask(["scancel", *ids])
             except commands.SilentError as error:
@@ -136,6 +130,8 @@ class SlurmCluster:
                 # scancel's last line names one of them
                 message = f"Slurm does not answer: jobs {listed([*ids], _NAMED)} may still run"
                 raise commands.silent(message) from error
+        if refused:
+            raise NotCancelledError(refused)
 
 
 def create(config: ClusterConfig) -> SlurmCluster:

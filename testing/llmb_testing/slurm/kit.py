@@ -131,14 +131,16 @@ class SlurmKit:
         """Stop slurmdbd. The controller keeps its messages to slurmdbd until it is back."""
         daemons.end(self._pid_file("slurmdbd"), "slurmdbd")
 
-    def forget_jobs(self) -> None:
+    def forget_jobs(self, *, next_job: int | None = None) -> None:
         """Restart slurmctld without its records of jobs, as if MinJobAge had passed. No job may be
         running. Ids of jobs go on: accounting still has the jobs of the earlier ones.
+
+        Or they go on from ``next_job``, as when slurmctld has lost its StateSaveLocation.
         """
         match = re.search(r"NEXT_JOB_ID\s*=\s*(\d+)", self.run("scontrol", "show", "config"))
         if match is None:
             raise LlmbError("scontrol show config has no NEXT_JOB_ID")
-        self._first_job = int(match[1])
+        self._first_job = int(match[1]) if next_job is None else next_job
         self._write()
         self.stop_controller()
         for path in (self.folder / "state").glob("job_state*"):

@@ -242,6 +242,7 @@ def test_of_two_jobs_of_one_run_the_one_that_runs_it_counts(slurm: Slurm, run: R
     )
     slurm.says("squeue", "6|RUNNING|None|100|0||job.r1\n")
     assert slurm.poll(run)[0].state == "RUNNING"
+    slurm.says("squeue", "6|RUNNING|None|100|0||job.r1\n7|FAILED|None|100|101||job.r1\n")
     slurm.says("scancel")
     config = ClusterConfig(cluster_type="slurm", gpu_type="h100", kind=all_types()["slurm"])
     SlurmCluster(
@@ -252,6 +253,7 @@ def test_of_two_jobs_of_one_run_the_one_that_runs_it_counts(slurm: Slurm, run: R
 
 def test_a_silent_controller_leaves_all_jobs_named(slurm: Slurm, run: RunRecord) -> None:
     silence = "Kill job error on job id 8: Unable to contact slurm controller (connect failure)"
+    slurm.says("squeue", "7|RUNNING|None|100|0||job.r1\n8|RUNNING|None|100|0||job.r2\n")
     slurm.says("scancel", err=f"scancel: error: {silence}\n", code=1)
     cluster = SlurmCluster(
         config=ClusterConfig(cluster_type="slurm", gpu_type="h100", kind=all_types()["slurm"]),

@@ -88,3 +88,34 @@ def test_keys_of_a_list_and_variables_of_the_shell_reach_the_jobs(
         "night",
         "high",
     )
+
+
+@pytest.fixture
+def tomorrow(site: Site) -> Iterator[Site]:
+    """The site with the reservation ``acc`` of nodes n1 and n2, which begins in a day."""
+    kit, user = site.kit, site.kit.location.user
+    words = ("starttime=now+1days", "duration=120", f"users={user}", "nodes=n[1-2]")
+    kit.run("scontrol", "create", "reservation=acc", *words)
+    yield site
+    kit.run("scancel", "--full", f"--user={user}")
+    kit.run("scontrol", "delete", "reservation=acc")
+
+
+def test_a_job_may_wait_for_a_reservation_that_has_not_begun(
+    tomorrow: Site, fake_python: Put, tmp_path: Path
+) -> None:
+    fake_python("true")
+    done = tomorrow.llmb(*TARGET, "--reservation", "acc", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    answer = tomorrow.kit.run("scontrol", "show", "reservation", "acc")
+    (start,) = re.findall(r"StartTime=(\S+)", answer)
+    shown_start = start.replace("T", " ")
+    assert f"note: reservation acc begins at {shown_start}; its jobs wait" in done.stderr
+    job = shown(tomorrow, json.loads(done.stdout)[0]["scheduler_id"])
+    assert (job["JobState"], job["Reservation"]) == ("PENDING", "acc")
+    path = tmp_path / "jobs.yaml"
+    path.write_text("nemotron4_tiny: {dtypes: fp32, scales: [1], reservation: acc}\n")
+    refused = tomorrow.llmb("submit", path, "--slurm-arg", "constraint=nowhere")
+    assert refused.returncode == 1, refused.stderr
+    assert "with constraint nowhere: Invalid feature specification" in refused.stderr
+    assert "Invalid time specified" not in refused.stderr

@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Asks Slurm which runs it would refuse (sbatch --test-only)."""
 
+import math
+import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from llmb.builtin.slurm.commands import Client, SilentError, full_queue, refusal
+from llmb.builtin.slurm.commands import Client, SilentError, epoch_seconds, full_queue, refusal
 from llmb.builtin.slurm.sbatch_options import GPU_OPTIONS
 from llmb.contract.sbatch import NODE_OPTIONS
+from llmb.core import console
 from llmb.core.node_lists import expand, fold
+from llmb.core.times import day_and_time, iso
 from llmb.core.values import dataclass
-from llmb.errors import Fault
+from llmb.errors import Fault, LlmbError
 from llmb.kit.advice import advice
 
 Options = dict[str, str | None]
@@ -23,6 +28,8 @@ _OF_THE_WHOLE = frozenset(
 _SHOWN = ("account", "partition", "qos", "gres", "reservation", "constraint", "nodelist", "time")
 OUT_OF_SERVICE = "nodes-out-of-service"
 _NO_NODE = "Requested node configuration is not available"
+_WRONG_TIME = "Invalid time specified"
+_CLOCKS_DIFFER = 60  # seconds after a reservation's start at which its jobs are tested
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +165,34 @@ def _placement(options: Options) -> tuple[str, ...]:
 
 def _refused(client: Client, options: Mapping[str, str | None]) -> str | None:
     """Return why Slurm would not take such a job, or None where it would, or does not answer."""
+    reason = _tested(client, options)
+    name = options.get("reservation")
+    if reason is None or name is None or _WRONG_TIME not in reason:
+        return reason
+    # sbatch takes such a job, which waits for its reservation; only --test-only, which looks for a
+    # start now, refuses it.
+    start = _start_of(client, name)
+    if start is None or start <= (now := time.time()):
+        return reason
+    shown_start = day_and_time(iso(start) or "")
+    text = f"reservation {name} begins at {shown_start}; its jobs wait until then"
+    console.warn_once(text, kind="note")
+    begin = f"now+{math.ceil(start - now) + _CLOCKS_DIFFER}seconds"
+    return _tested(client, {**options, "begin": begin})
+
+
+def _start_of(client: Client, reservation: str) -> float | None:
+    """Return when a reservation begins, in seconds since the epoch, None if it is unknown."""
+    try:
+        answer = client.ask_once(["scontrol", "--oneliner", "show", "reservation", reservation])
+    except LlmbError:
+        return None
+    match = re.search(r"\bStartTime=(\d+)", answer)
+    return None if match is None else epoch_seconds(match[1])
+
+
+def _tested(client: Client, options: Mapping[str, str | None]) -> str | None:
+    """Return why sbatch --test-only refuses a job, None if it does not, or does not answer."""
     argv = [
         "sbatch",
         "--test-only",

@@ -44,10 +44,11 @@ def check(
     state: str = "COMPLETED",
     table: str | None = None,
     size: str = "quick",
+    reason: str = "",
 ) -> RunRecord:
     """Write a check of ``nodes``. All 8 ranks of those with speeds have written their files."""
     job = replace(site.job("nemotron4_15b", "bf16", 32), workload=WORKLOAD, model_size=size)
-    run = site.run(job, "", state, nodes=nodes)
+    run = site.run(job, "", state, nodes=nodes, reason=reason)
     text = json.dumps(table_for("h100", 8)) if table is None else table
     record.save(
         replace(run, launch=replace(run.launch, files=(StagedFile(name=TABLE, text=text),)))
@@ -220,6 +221,42 @@ def test_an_unknown_check_does_not_acquit_and_suspects_say_so(
     check(site, HEALTHY)
     done = llmb_here("nodes", "suspects", "--install", site.folder)
     assert "UNKNOWN" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("reason", "failed"),
+    [
+        ("Node failure on n2", {"n2"}),
+        ("node n[2-3] failed: launch failed", {"n2", "n3"}),
+        ("Node failure on n20", set()),
+        ("", set()),
+    ],
+)
+def test_a_node_that_ended_its_check_is_a_fault_and_a_suspect(
+    site: InventedRuns, llmb_here: Command, reason: str, failed: set[str]
+) -> None:
+    """As far as Slurm names it. n1 has measured, and is as its peers; the others are unknown."""
+    run = check(site, {"n1": 100.0}, state="NODE_FAIL", reason=reason)
+    nodes, _ = called(llmb_here, site, "show", "--check", run.id)
+    assert {node["name"]: node["word"] for node in nodes} == {
+        "n1": "OK",
+        **{name: "FAULT" if name in failed else "UNKNOWN" for name in ("n2", "n3", "n4")},
+    }
+    suspects = called(llmb_here, site, "suspects")[0]
+    assert {node["name"]: (node["word"], node["evidence"], node["check"]) for node in suspects} == {
+        name: ("FAULT", [f"failed during check {run.id}: {reason}"], run.id) for name in failed
+    }
+    done = llmb_here("nodes", "show", "--check", run.id, "--install", site.folder)
+    assert done.returncode == (3 if failed else 0)
+
+
+def test_nodes_of_which_nothing_is_known_are_named_beside_the_suspects(
+    site: InventedRuns, llmb_here: Command
+) -> None:
+    check(site, {"n1": 100.0, "n2": 100.0}, state="NODE_FAIL", reason="Node failure on n4")
+    done = llmb_here("nodes", "suspects", "--install", site.folder)
+    printed = " ".join(done.stderr.split())
+    assert "UNKNOWN in the newest check, and no suspect: n3. " in printed
 
 
 def test_without_an_unknown_check_suspects_say_nothing_of_it(

@@ -2,6 +2,8 @@
 """`llmb-run nodes` on a real Slurm of ten pretended nodes, with planted facts, values and a hang."""
 
 import json
+import re
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -153,3 +155,28 @@ def test_without_a_driver_the_cpu_side_works(
         assert node["facts"]["cores"] > 0
     config = yaml.safe_load((site.install / "cluster_config.yaml").read_text())
     assert "plugins" not in config
+
+
+def test_a_node_that_dies_during_its_check_is_a_fault(
+    planted: Any, llmb_start: Callable[..., Any]
+) -> None:
+    """The check waits on n6, which hangs, when n8 dies after its first value."""
+    kit = planted.kit
+    words = ("nodes", "check", "--nodelist", "n[6-8]", "--quick")
+    process = llmb_start(*words, "--install", planted.install, **kit.environ)
+    values = planted.install.parent / "planted" / "n8"
+    deadline = time.monotonic() + 180
+    while len(values.read_text().splitlines()) == 2:
+        assert time.monotonic() < deadline, "n8 never measured"
+        time.sleep(0.1)
+    kit.fail_node("n8")
+    try:
+        printed, _ = process.communicate(timeout=240)
+    finally:
+        kit.start_node("n8")
+    assert process.returncode == 3, printed
+    shown = by_name(planted.llmb("nodes", "suspects", "--format", "json").stdout)
+    (reason,) = shown["n8"]["evidence"]
+    assert shown["n8"]["word"] == "FAULT"
+    assert re.match(rf"failed during check {shown['n8']['check']}: .*\bn8\b", reason), reason
+    assert "n7" not in shown or "failed during" not in str(shown["n7"]["evidence"])

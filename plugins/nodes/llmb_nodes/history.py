@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 WORKLOAD = "node_check"
 SIZES = ("check", "quick")  # of the workload that are checks
 TABLE = "checks.json"  # the table of a check, staged in its run's folder
+_NODE_FAILED = ("NODE_FAIL", "BOOT_FAIL")  # states of a job that a node's failure ended
 _RECORD = "llmb-run.json"  # has the table
 _PRINTED = f"{__name__}.printed"  # the messages of a command, in the meta data of its context
 
@@ -84,7 +85,19 @@ def read(run: api.RunRecord, *, is_complete: bool) -> list[words.NodeReport]:
     if not reports and not expected:
         return []
     ranks = run.launch.ranks_per_node if is_complete else 0
-    return words.judge(reports, table_of(run), expected, run.id, ranks)
+    failed = failed_nodes(run, {*expected, *names}) if is_complete else {}
+    return words.judge(reports, table_of(run), expected, run.id, ranks, failed)
+
+
+def failed_nodes(run: api.RunRecord, nodes: Collection[str]) -> dict[str, str]:
+    """Return the nodes whose failure ended a run, each with the reason that names it."""
+    from llmb import api
+
+    state = api.seen_state(run)
+    if state is None or state.state not in _NODE_FAILED:
+        return {}
+    named = {*api.expand_nodes(state.reason.replace(":", " "))}
+    return {name: state.reason for name in nodes if name in named}
 
 
 def table_of(run: api.RunRecord) -> Mapping[str, Any]:

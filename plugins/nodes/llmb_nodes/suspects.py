@@ -137,6 +137,12 @@ def find(runs: Sequence[api.RunRecord], rows: Iterable[past_runs.ResultRow]) -> 
     )
 
 
+def unknown_now(runs: Sequence[api.RunRecord]) -> list[str]:
+    """Return the nodes of which their newest check knows nothing."""
+    newest = history.latest(history.checks_of(runs))
+    return [name for name, (_, node) in newest.items() if node.word == words.UNKNOWN]
+
+
 def _suspect(
     name: str,
     checked: tuple[history.PastCheck, words.NodeReport] | None,

@@ -35,7 +35,7 @@ def suspects(context: api.CommandContext, /, fmt: str) -> int:
     """
     from llmb import api
     from llmb_nodes import past_runs
-    from llmb_nodes.suspects import find
+    from llmb_nodes.suspects import find, unknown_now
 
     runs = context.runs()
     rows: list[past_runs.ResultRow] = []
@@ -53,6 +53,13 @@ def suspects(context: api.CommandContext, /, fmt: str) -> int:
         )
     if fmt == "table":
         _say_more(listed, len(past_runs.measured(runs, rows)))
+        accused = {suspect.name for suspect in listed}
+        if unknown := [name for name in unknown_now(runs) if name not in accused]:
+            nodes = api.fold_nodes(unknown)
+            api.say(
+                f"UNKNOWN in the newest check, and no suspect: {nodes}. Check again: llmb-run nodes"
+                f" check --nodelist {nodes}"
+            )
     return 0
 
 

@@ -7,12 +7,14 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from llmb_nodes.program import exchange, peers
 
 OK, SLOW, FAULT, UNKNOWN = "OK", "SLOW", "FAULT", "UNKNOWN"
 ORDER = (FAULT, SLOW, UNKNOWN, OK)  # worst first
+_FIX_FAILED = "look into its kernel log, and check it again before jobs use it"
 _FOUR_DIGITS = 999.5  # in three digits, this and more would be shown as 1e+03
 
 
@@ -77,11 +79,13 @@ def judge(
     expected: Iterable[str] = (),
     run: str = "",
     ranks: int = 0,
+    failed: Mapping[str, str] = MappingProxyType({}),
 ) -> list[NodeReport]:
     """Return the report of each node, worst first.
 
     ``expected``: the nodes of the job. One that wrote nothing is UNKNOWN. ``run``: the job's run.
     ``ranks``: those of each node. A node is UNKNOWN too if one of them wrote nothing. 0: any.
+    ``failed``: the nodes that ended the job, each with the scheduler's reason. They are a FAULT.
     """
     by_node: dict[str, list[exchange.Report]] = {}
     for report in reports:
@@ -90,7 +94,11 @@ def judge(
     answers = {name: _facts_of(ranks) for name, ranks in by_node.items()}
     _judge_facts(answers, table["facts"], findings)
     log = f"see llmb-run jobs logs {run}".rstrip()
+    faults = {name: f"failed during check {run}: {failed[name]}" for name in failed}
     for name, verdict in findings.items():
+        if name in faults:
+            verdict.faults.append(faults[name])
+            verdict.fixes.append(_FIX_FAILED)
         if silent_ranks := sorted({*range(ranks)} - {one["local_rank"] for one in by_node[name]}):
             verdict.unknowns.append(f"{_gpus(silent_ranks)} wrote nothing; {log}")
     measures = _judge_measures(by_node, table["measures"], findings, ranks)
@@ -119,7 +127,12 @@ def judge(
     ]
     silent = [name for name in expected if name not in by_node]
     silence = (f"the node wrote nothing; {log}",)
-    nodes += [NodeReport(name=name, word=UNKNOWN, reasons=silence) for name in silent]
+    nodes += [
+        NodeReport(name=name, word=FAULT, reasons=(faults[name],), fixes=(_FIX_FAILED,))
+        if name in faults
+        else NodeReport(name=name, word=UNKNOWN, reasons=silence)
+        for name in silent
+    ]
     return sorted(nodes, key=lambda node: (ORDER.index(node.word), node.name))
 
 

@@ -29,6 +29,7 @@ from llmb.measure import (
     telemetry,
 )
 from llmb.measure.checkpoints import checkpoints_of
+from llmb.measure.full_disk import full_disk
 from llmb.measure.log_lines import PatternError, UnitMismatchError
 from llmb.measure.log_reader import read_log
 from llmb.measure.losses import loss_curve
@@ -323,6 +324,9 @@ def result_of_run(
         status = FAILED if root_cause(logs, more=reader.failures) is not None else UNKNOWN
     has_failed = not unreadable and (status in (FAILED, CANCELLED) or state.state == states.LOST)
     cause = root_cause(logs, state, reader.failures) if has_failed else None
+    end_cause = result_notes.cause_of_end(state) if has_failed else None
+    if has_failed and cause is None and end_cause is None:
+        cause = full_disk(record)
     metrics = with_gaps(metrics, samples, status)
     run_reason = None
     if not (unreadable and status == UNKNOWN):
@@ -340,7 +344,7 @@ def result_of_run(
         status=status,
         reason="; ".join(filter(None, (unreadable, run_reason))) or None,
         state=state.state,
-        cause=cause or (result_notes.cause_of_end(state) if has_failed else None),
+        cause=cause or end_cause,
         log=facts.facts_of(samples, nodes),
         checkpoints=checkpoints,
         metrics=metrics,

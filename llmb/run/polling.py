@@ -13,7 +13,7 @@ from llmb.contract.state import (
     JobState,
     confirm_lost,
 )
-from llmb.core import files
+from llmb.core import console, files
 from llmb.errors import LlmbError
 from llmb.kit.seen_state import last_seen
 from llmb.run import store
@@ -50,7 +50,11 @@ def _stored(cluster: Cluster, run: RunRecord, state: JobState) -> JobState:
     state = confirm_lost(store.seen_state(run), state, time.time())
     try:
         return store.save_state(run, state)
-    except LlmbError:  # a full disk, or another user's run: the state is valid, and is polled again
+    except files.DiskFullError as error:  # the state is valid, and is polled again
+        text = f"{error.message}. Free space there: runs lose their logs and their ends meanwhile."
+        console.warn_once(text, key="disk-full")
+        return state
+    except LlmbError:  # another user's run
         return state
 
 

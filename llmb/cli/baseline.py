@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`llmb-run baseline`: accepted results that later runs are compared with."""
 
+import os
 import time
 from pathlib import Path
 
@@ -13,8 +14,9 @@ from llmb.cli.judging import judged
 from llmb.cli.output import print_rows
 from llmb.cli.reading import opened
 from llmb.cli.results import print_report
+from llmb.core import files
 from llmb.core.tables import Column
-from llmb.errors import UsageError
+from llmb.errors import LlmbError, UsageError
 from llmb.judge.export import (
     accept_baseline,
     baseline_facts,
@@ -25,6 +27,7 @@ from llmb.judge.export import (
 from llmb.judge.far_runs import far_runs
 from llmb.judge.judge import pools_of, without_session
 
+_UNWRITABLE = "file-unwritable"  # the code of a file that may not be written
 _NAMED = 8  # runs in a command to type
 
 
@@ -61,14 +64,29 @@ def accept(
             code="runs-missing",
             key="RUNS",
         )
-    path = accept_baseline(
-        context.config.llmb_install,
-        name,
-        accepted,
-        time.time(),
-        replace=replace,
-        sessions=sessions_of(run for run, *_ in measured),
-    )
+    install = context.config.llmb_install
+    try:
+        path = accept_baseline(
+            install,
+            name,
+            accepted,
+            time.time(),
+            replace=replace,
+            sessions=sessions_of(run for run, *_ in measured),
+        )
+    except LlmbError as error:
+        if error.code != _UNWRITABLE or files.owner(install) == os.getuid():
+            raise
+        raise LlmbError(
+            f"{error.message}; the installation is another user's",
+            hint=(
+                "keep the results in a file of your own: llmb-run results --format json > FILE."
+                " Compare later runs with it: llmb-run compare EXPERIMENT FILE. Or ask the owner"
+                " for the baseline"
+            ),
+            code=error.code,
+            value=error.value,
+        ) from error
     skipped = f", {len(results) - len(accepted)} skipped" if len(accepted) < len(results) else ""
     say(f"baseline {name}: {len(accepted)} run{'s' if len(accepted) != 1 else ''}{skipped}: {path}")
     # its sessions are one when later runs are compared with it

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`llmb-run results`, and the table of results for every command."""
 
+import os
 from collections.abc import Iterable, Sequence
 
 import click
@@ -65,7 +66,8 @@ def command(
         judged(context, results, reference, runs=all_runs),
         fmt,
         full_names=full_names,
-        archived=context.archive is not None,
+        # a baseline can neither be kept in an archive nor in an installation of others
+        archived=context.archive is not None or not os.access(context.config.llmb_install, os.W_OK),
         sessions=sessions_of(run for run, *_ in measured) if fmt == "json" else (),
     )
 
@@ -78,7 +80,10 @@ def print_report(
     archived: bool = False,
     sessions: Sequence[Session] = (),
 ) -> int:
-    """Print ``results`` (``archived``: of an archive) and return the exit code of the command."""
+    """Print ``results`` and return the exit code of the command.
+
+    ``archived``: they are of an archive, or of an installation that this user cannot write to.
+    """
     if fmt == "json":
         console.echo(to_json(columns.report(results, sessions)), nl=False)
     elif fmt == "junit":

@@ -160,6 +160,32 @@ def test_what_another_user_may_not_read_is_unknown(
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.skipif(
+    os.getuid() != 0 or shutil.which("setpriv") is None,
+    reason="needs root, to give files to another user, and setpriv of util-linux",
+)
+def test_a_user_of_anothers_installation_is_not_sent_to_its_baselines(install: HandMade) -> None:
+    install.measured("a1", 2.75, scale=24)
+    own = without_privileges("results", "--install", install.folder)
+    assert "llmb-run baseline accept" in own.stderr
+    for path in (install.folder, *install.folder.rglob("*")):
+        os.chown(path, OTHER, OTHER)
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    done = without_privileges("results", "--install", install.folder)
+    assert "no verdicts" in done.stderr
+    assert "baseline" not in done.stderr
+    done = without_privileges("baseline", "accept", "mine", "a1", "--install", install.folder)
+    assert done.returncode == 1
+    assert "another user's" in done.stderr
+    assert "Permission denied" in done.stderr
+    assert "--format json > FILE" in done.stderr
+    kept = without_privileges("results", "--format", "json", "--install", install.folder)
+    file = install.folder.parent / "kept.json"
+    file.write_text(kept.stdout)
+    words = ("compare", "a1", file, "--format", "json", "--install", install.folder)
+    assert json.loads(without_privileges(*words).stdout)["comparisons"]
+
+
 def without_privileges(*arguments: object) -> subprocess.CompletedProcess[str]:
     """The real llmb-run without root's right to read what others have closed."""
     llmb_run = Path(sys.executable).with_name("llmb-run")

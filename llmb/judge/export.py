@@ -115,9 +115,8 @@ def why_rejected(result: Result) -> str | None:
     """Return why a judged result cannot be part of a baseline, or None if it can."""
     if result.status != SUCCESS or result.metrics.value is None:
         words = {**NO_FIGURE, RUNNING: "has not ended", PENDING: "is waiting"}
-        return ": ".join(
-            text for text in (words.get(result.status, "measured nothing"), result.reason) if text
-        )
+        reason = (result.reason or "").removeprefix("waiting: ")
+        return ": ".join(filter(None, (words.get(result.status, "measured nothing"), reason)))
     if result.verdict.word == INVALID:
         return f"INVALID: {result.verdict.reason}"
     loads = result.identity.configuration is not None and result.identity.configuration.loads

@@ -23,6 +23,8 @@ from llmb.contract.record import RunRecord
 from llmb.contract.spec import Workload
 from llmb.contract.state import RUNNING, JobState
 from llmb.errors import Fault, InputFaults
+from llmb.judge.export import why_rejected
+from llmb.measure.result import Identity, Result
 from llmb.plan import published_tables
 from llmb.plan.published import Figure
 
@@ -550,6 +552,15 @@ def test_nothing_good_is_no_baseline(install: HandMade, run: Run) -> None:
     done = run("baseline", "accept", "good")
     assert done.returncode == 2
     assert not (install.folder / ".llmb" / "baselines").exists()
+
+
+def test_a_run_that_waits_is_skipped_with_the_reason() -> None:
+    waiting = Result(
+        identity=Identity(experiment="x", path="x"),
+        status="Pending",
+        reason="waiting: Slurm no longer knows job 96",
+    )
+    assert why_rejected(waiting) == "is waiting: Slurm no longer knows job 96"
 
 
 def test_scaling(install: HandMade, run: Run, wording: Wording) -> None:

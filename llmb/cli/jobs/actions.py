@@ -47,15 +47,32 @@ _NAMED = 8  # runs that fit on a line
     metavar="FILE",
     help="Rewrite the report FILE while you wait: a page that reloads itself in a browser.",
 )
+@click.option(
+    "--session",
+    "sessions",
+    multiple=True,
+    callback=options.words,
+    metavar="ID|NAME",
+    help="Only the runs of this session.",
+)
 @options.retries_option
 @options.install_option
 @pass_context
-def wait(context: CliContext, runs: tuple[str, ...], retries: int, output: Path | None) -> int:
+def wait(
+    context: CliContext,
+    runs: tuple[str, ...],
+    sessions: tuple[str, ...],
+    retries: int,
+    output: Path | None,
+) -> int:
     """Follow RUNS until they end (default: all).
 
     Ctrl-C stops waiting, not the jobs. The exit code is 3 where a run did not end with COMPLETED.
     """
     selected = context.runs(runs)
+    if sessions:
+        ids = {run.id for run in select(context.runs(), sessions).runs}
+        selected = [run for run in selected if run.id in ids]
     # selected by stored states, without a new poll: a run that failed since is waited for too
     if not runs:
         selected = [run for run in selected if not last_seen(run).is_end]

@@ -303,6 +303,11 @@ def test_a_repeated_command_is_warned_of_and_its_session_cancelled(
     assert done.stderr.count(": cancelling") == 8
     assert not any(run_id in done.stderr for run_id in first)
     assert "there is no session 'x'" in llmb("jobs", "cancel", "--session", "x").stderr
+    # the runs of the other session never end
+    done = llmb("jobs", "wait", "--session", later)
+    assert done.stderr.count("CANCELLED") == 8
+    assert not any(run_id in done.stderr for run_id in first)
+    assert "there is no session 'x'" in llmb("jobs", "wait", "--session", "x").stderr
     assert llmb("jobs", "cancel", "--session", later, "--all").returncode == 2
 
 

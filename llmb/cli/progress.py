@@ -60,6 +60,8 @@ def follow(
             )
             return wait(cluster, runs, watcher, retries=retries, source=backlog)
     except KeyboardInterrupt:
+        if context.is_called:  # the plugin's command says what to do
+            raise click.exceptions.Exit(INTERRUPTED) from None
         names = "".join(f" {run.id}" for run in runs) if len(runs) <= _NAMED else ""
         # not all of the install directory: others may run there
         session_ids = dict.fromkeys(sessions.session_of(run).id for run in runs)
@@ -69,7 +71,7 @@ def follow(
         if backlog is not None and backlog.count:
             jobs = "1 job is" if backlog.count == 1 else f"{backlog.count} jobs are"
             say(f"{jobs} not submitted. Submit the rest: {backlog.command}")
-        say(f"Watch again: llmb-run jobs wait{names}")
+        say(f"Watch again: llmb-run jobs wait{names or of_sessions}")
         say(f"Cancel: {cancel}")
         raise click.exceptions.Exit(INTERRUPTED) from None
 

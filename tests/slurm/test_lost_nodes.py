@@ -5,6 +5,7 @@ lost while its jobs run.
 
 import json
 import re
+import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -67,6 +68,37 @@ def test_a_refusal_for_another_cause_names_no_node(site: Any, down: Callable[[],
     cluster = replace(cluster, config=with_slurm_args(cluster.config, options))
     faults = cluster.preflight([site.launch("", nodes=2)])
     assert {fault.code for fault in faults} == {"slurm-would-refuse"}
+
+
+def test_an_interrupted_plan_ends_with_the_command_that_continues_it(
+    kit: Any, site_at: Callable[..., Any], llmb_start: Callable[..., Any], tmp_path: Path
+) -> None:
+    site = site_at(kit)
+    python = site.install / "venv" / "bin" / "python"
+    python.unlink()
+    python.write_text(PYTHON)
+    python.chmod(0o755)
+    path = site.install / "cluster_config.yaml"
+    path.write_text(path.read_text().replace("pretrain_nemotronh", "microbench"))
+    plan = tmp_path / "two.yaml"
+    plan.write_text(PLAN)
+    words = ("accept", plan, "--nodelist", "n[1-4]", "-o", tmp_path / "two.tar.zst")
+    process = llmb_start(*words, "--install", site.install, **kit.environ)
+    running = ("squeue", "--noheader", "--nodelist=n3", "--states=running", "--format=%i")
+    deadline = time.monotonic() + 180
+    while not kit.run(*running).strip():
+        assert time.monotonic() < deadline, "the job on n3 never began"
+        time.sleep(0.1)
+    line = ""
+    while not re.search("waiting|FAILED", line):  # it follows the jobs
+        line = process.stdout.readline()
+        assert line, "it ended by itself"
+    process.send_signal(signal.SIGINT)
+    printed, _ = process.communicate(timeout=120)
+    assert process.returncode == 130, printed
+    assert printed.splitlines()[-1].startswith("Stopped. The jobs keep running. Continue: ")
+    assert "Watch again" not in printed
+    assert "" not in printed.splitlines()
 
 
 @pytest.mark.timeout(600)

@@ -33,6 +33,7 @@ _PASSED = {
     "gpu-type": ("TYPE", "GPU type, on a cluster with several."),
     "image": ("IMAGE", "Another image for all jobs."),
 }
+_INTERRUPTED = 130  # the exit code after Ctrl-C
 _OF_SLURM = ("nodelist", "partition", "account", "qos", "reservation")
 
 
@@ -152,7 +153,7 @@ def _carry_out(
     except KeyboardInterrupt:
         again = command_to_continue(current, plan_name, output, report, fmt)
         api.say(f"Stopped. The jobs keep running. Continue: {again}")
-        raise
+        raise click.exceptions.Exit(_INTERRUPTED) from None
     except (api.LlmbError, click.ClickException):
         # The nodes, the partition or the plan can be corrected, and the name used again.
         if not running.find_runs(context, current):

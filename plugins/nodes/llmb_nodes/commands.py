@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from llmb import api
     from llmb_nodes.words import NodeReport
 
+_INTERRUPTED = 130  # the exit code after Ctrl-C
 FAILED = 3  # the exit code of a FAULT
 #: Of every object in JSON. Grows when a field is removed or changes its meaning or type.
 SCHEMA_VERSION = 1
@@ -85,8 +86,22 @@ def check(
     if dry_run or code != 0:
         return code
     run_id = json.loads(text)[0]["id"]
-    context.call(["jobs", "wait", run_id])
+    follow(context, run_id)
     return _show_check(context, run_id, fmt)
+
+
+def follow(context: api.CommandContext, run_id: str) -> None:
+    """Wait for the end of a check or a diagnosis. Ctrl-C ends the command, not the job."""
+    from llmb import api
+
+    try:
+        context.call(["jobs", "wait", run_id])
+    except KeyboardInterrupt:
+        api.say(
+            f"Stopped watching. The job keeps running. Watch again: llmb-run jobs wait {run_id}."
+            f" Cancel: llmb-run jobs cancel {run_id}"
+        )
+        raise click.exceptions.Exit(_INTERRUPTED) from None
 
 
 def number_of_nodes(context: api.CommandContext, nodelist: str | None, count: int | None) -> int:

@@ -11,6 +11,7 @@ import click
 
 from llmb_nodes.commands import (
     FAILED,
+    follow,
     format_option,
     how_words,
     number_of_nodes,
@@ -93,7 +94,7 @@ def diagnose(
     if code != 0:
         return code
     run_id = json.loads(text)[0]["id"]
-    context.call(["jobs", "wait", run_id])
+    follow(context, run_id)
     return _show(context, run_id, fmt)
 
 

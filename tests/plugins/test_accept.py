@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import click
 import pytest
 import yaml
 
@@ -1107,8 +1108,9 @@ def test_who_continues_an_acceptance_is_on_its_certificate(
     chosen = _continued(tmp_path, replace(begun, by="Else"), "test", is_nodelist_given=False)
     monkeypatch.setattr(running, "complete", stop)
     context: Any = None
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(click.exceptions.Exit) as raised:
         _carry_out(context, tmp_path, chosen, "x.yaml", tmp_path / "a.zst", None, "json")
+    assert raised.value.exit_code == 130
     kept = store.load(tmp_path, "test")
     assert kept is not None
     assert kept.by == "Else"  # also in the archive

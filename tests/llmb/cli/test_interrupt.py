@@ -70,10 +70,16 @@ def test_the_command_after_stopping_cancels_these_runs_alone(
     def interrupted(*_: object, **__: object) -> NoReturn:
         raise KeyboardInterrupt
 
-    context: Any = SimpleNamespace(need_cluster=lambda: None)
+    context: Any = SimpleNamespace(need_cluster=lambda: None, is_called=False)
     show = SimpleNamespace(round=None, retried=None, trouble=None, submitted=None)
     monkeypatch.setattr(progress, "_display", lambda *_: nullcontext(show))
     monkeypatch.setattr(progress, "wait", interrupted)
     with pytest.raises(click.exceptions.Exit):
         progress.follow(context, runs)
-    assert f"Cancel: llmb-run jobs cancel{names}\n" in capsys.readouterr().err
+    printed = capsys.readouterr().err
+    assert f"Watch again: llmb-run jobs wait{names}\n" in printed
+    assert f"Cancel: llmb-run jobs cancel{names}\n" in printed
+    context.is_called = True  # by a plugin's command, which has a line of its own
+    with pytest.raises(click.exceptions.Exit):
+        progress.follow(context, runs)
+    assert capsys.readouterr().err == ""

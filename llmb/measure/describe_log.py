@@ -312,7 +312,7 @@ def _completed(settings: Settings, workload: Workload) -> Settings:
     return replace(
         settings,
         num_layers=model.layers,
-        seq_length=settings.seq_length or model.seq_length,
+        seq_length=model.seq_length,
         **_split_of(settings, rows, has_experts=model.moe is not None),
     )
 
@@ -330,10 +330,13 @@ def _parameters_of(settings: Settings, parameters: Mapping[str, Parameter]) -> d
 
 
 def model_of(settings: Settings, workload: Workload | None) -> ModelShape | None:
-    """Return the model of a size, with the run's own layers. None if it is unknown or has none."""
+    """Return the model of a size, with the run's own layers and sequence. None if it has none."""
     size = None if workload is None else _size_of(settings, workload)
     model = None if size is None else size.model
-    return None if model is None else _with_layers(model, settings.num_layers)
+    if model is None:
+        return None
+    model = _with_layers(model, settings.num_layers)
+    return replace(model, seq_length=settings.seq_length or model.seq_length)
 
 
 def trained_by(settings: Settings, workload: Workload | None) -> Trained:

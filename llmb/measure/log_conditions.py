@@ -31,6 +31,7 @@ _MEMORY = needle(" memory (", b")")
 _MEMORY_KEYS = {b"MB": (b"max allocated", 2.0**20), b"GB": (b"mem-max-allocated-gigabytes", 1e9)}
 _LIGHTNING_WORLD = needle("distributed processes registered", b".w")
 _MEGATRON_WORLD = needle("using world size")
+_MEGATRON_LENGTH = needle(" seq_length .....")  # in its list of arguments
 _NODE = needle("llmb node ", b"{}")
 _TELEMETRY = needle("llmb telemetry ", b"{}")
 _VBOOST = needle("llmb vboost {set on ", b"}")
@@ -49,6 +50,7 @@ PLACES = (
     _NCCL_VERSION,
     _LIGHTNING_WORLD,
     _MEGATRON_WORLD,
+    _MEGATRON_LENGTH,
     _NODE,
     _TELEMETRY,
     _VBOOST,
@@ -73,6 +75,7 @@ _TITAN_JOB_PATTERN = re.compile(
     rb"global batch size (?P<gbs>\d{1,12}),.{1,200}sequence length (?P<seq>\d{1,12}),\s{1,40}"
     rb"total steps (?P<steps>\d{1,12})"
 )
+_LENGTH_PATTERN = re.compile(rb" seq_length \.{5,60} ([1-9]\d{0,11})\b")
 _TITAN_SPLIT = re.compile(rb"\b(?:pp|dp_replicate|dp_shard|cp|tp)=(\d{1,6})\b")
 _HOST = re.compile(rb"(?<![\w.-])([\w.-]{1,253}):\d{1,9}:\d{1,9} \[\d{1,5}\] NCCL INFO\s{0,20}$")
 _WORLD = re.compile(rb"Starting with (\d{1,9}) processes|using world size:\s*(\d{1,9})")
@@ -99,6 +102,8 @@ def environment_of(text: bytes, line: Line) -> Environment:
     if text in (_LIGHTNING_WORLD.text, _MEGATRON_WORLD.text):
         match = _WORLD.search(line.before + line.after)
         return Environment(world_size=int(match[1] or match[2]) or None) if match else NOTHING
+    if text == _MEGATRON_LENGTH.text and (match := _LENGTH_PATTERN.match(after)):
+        return Environment(seq_length=int(match[1]))
     if text == _TITAN_JOB.text and (match := _TITAN_JOB_PATTERN.search(after)):
         steps, gbs, seq_length = (int(match[name]) or None for name in ("steps", "gbs", "seq"))
         return Environment(steps=steps, gbs=gbs, seq_length=seq_length)

@@ -33,6 +33,7 @@ from llmb.plan import entry_faults, select
 from llmb.run import store
 
 _OF_LOGS = ("max_steps",)  # what a log itself says
+_SEQ_LENGTH = "seq_length"  # a run has its model's; a log may be of another
 
 
 def with_settings(context: CliContext, description: Settings, text: Sequence[str]) -> Settings:
@@ -41,8 +42,14 @@ def with_settings(context: CliContext, description: Settings, text: Sequence[str
     workload = context.workloads.get(description.workload)
     size = None if workload is None else description.model_size or workload.default_size
     setting_names = () if workload is None else entry_faults.known_names(workload, size)
-    usable = None if workload is None else [name for name in setting_names if name not in _OF_LOGS]
-    params, words, parameters = parse_set(text, context.parameters, faults, usable)
+    usable = [name for name in (*setting_names, _SEQ_LENGTH) if name not in _OF_LOGS]
+    params, words, parameters = parse_set(
+        text,
+        context.parameters,
+        faults,
+        usable=None if workload is None else usable,
+        numbers=(*switches.PARAMS, _SEQ_LENGTH),
+    )
     for name in (*_OF_LOGS, *words):
         if name in params or name in words:
             faults.append(

@@ -236,8 +236,9 @@ def parse_set(
     parameters: Collection[str],
     faults: list[Fault],
     usable: Collection[str] | None = None,
+    numbers: Collection[str] = sw.PARAMS,
 ) -> tuple[dict[str, int], dict[str, str], dict[str, str]]:
-    """The numbers and words of ``--set KEY=VALUE``, and values of the workload's ``parameters``.
+    """The ``numbers`` and words of ``--set KEY=VALUE``, and values of the workload's ``parameters``.
 
     Unknown keys and invalid values go to ``faults``. Hints name the ``usable`` keys (None: all).
     The plan checks later which parameters and values a workload has.
@@ -246,7 +247,7 @@ def parse_set(
     for name, value in _pairs(text, "--set", faults).items():
         if name in sw.CHOICES and value in sw.CHOICES[name]:
             words[name] = value
-        elif name in sw.PARAMS and value.isdecimal() and int(value) >= 1:
+        elif name in numbers and value.isdecimal() and int(value) >= 1:
             params[name] = int(value)
         elif name in parameters:
             parameter_values[name] = value
@@ -260,7 +261,7 @@ def parse_set(
                     value=value,
                 )
             )
-        elif name in sw.PARAMS:
+        elif name in numbers:
             message, whole = (
                 f"--set {name}={value}: must be a whole number from 1",
                 _WHOLE.fullmatch(value.strip()),

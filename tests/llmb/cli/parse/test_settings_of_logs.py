@@ -172,3 +172,39 @@ def test_hints_name_only_what_the_case_takes(
         done = llmb_here(*words, "--set", word)
         assert done.returncode == 2
         wording("single", done.stderr)
+
+
+def megatron_log(length: int | None) -> str:
+    """A log of Megatron-LM. It begins with all arguments, in two columns (``print_args``)."""
+    arguments = {"decoder_seq_length": None, "seq_length": length, "world_size": 8}
+    dump = "".join(
+        f"  {name} {'.' * (48 - len(name))} {value}\n"
+        for name, value in arguments.items()
+        if length is not None
+    )
+    steps = (
+        f" iteration {step:8}/      50 | consumed samples: {128 * step:12} | elapsed time per"
+        " iteration (ms): 8000.0 | learning rate: 3.0E-04 | global batch size:   128 | lm loss:"
+        " 1.19E+01 | number of skipped iterations:   0 |\n"
+        for step in range(1, 51)
+    )
+    return f"using world size: 8, data-parallel size: 8\n{dump}{''.join(steps)}"
+
+
+@pytest.mark.parametrize("words", [[], ["--set", "seq_length=4096"]])
+def test_the_sequence_of_a_log_is_not_assumed(
+    words: list[str], tmp_path: Path, llmb_here: Run
+) -> None:
+    def of(length: int | None, *more: str) -> Any:
+        path = tmp_path / "megatron.log"
+        path.write_text(megatron_log(length))
+        case = ("parse", path, "-w", "llama3.1_8b", "--dtype", "fp8_cs", "--gpu-type", "h100")
+        (row,) = rows(llmb_here(*case, *more, "--format", "json"))
+        return row
+
+    short, long = of(None if words else 4096, *words), of(8192)
+    assert (short["verdict"], long["verdict"]) == ("NO_REFERENCE", "SUSPICIOUS")
+    assert short["tokens_per_second"] == pytest.approx(128 * 4096 / 8)
+    assert long["tokens_per_second"] == pytest.approx(128 * 8192 / 8)
+    # the operations of attention grow with the square of the sequence, all others in proportion
+    assert 2 < long["model_flops"] / short["model_flops"] < 4

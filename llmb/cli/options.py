@@ -251,7 +251,7 @@ format_or_junit_option = click.option(
     help="Output format.",
 )
 window_option = click.option(
-    "--window", metavar="A-B", help="Iterations to measure, from 0, or 'last'."
+    "--window", metavar="A-B", help="Iterations to measure, numbered as in the log, or 'last'."
 )
 reference_option = click.option(
     "--reference", metavar="RELEASE", help="Compare with this release (default: the newest)."

@@ -3,6 +3,7 @@
 
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 import click
 
@@ -25,9 +26,11 @@ from llmb.core import console
 from llmb.core.tables import escape, to_json
 from llmb.errors import RUN_FAILED, LlmbError
 from llmb.judge import export
+from llmb.judge.compare import is_comparable
+from llmb.judge.export import newest_baseline, read_baseline
 from llmb.judge.far_runs import far_runs
 from llmb.judge.judge import pools_of
-from llmb.judge.value import BAD, INCONCLUSIVE
+from llmb.judge.value import BAD, INCONCLUSIVE, NO_REFERENCE
 from llmb.measure import columns
 from llmb.measure.result import UNKNOWN, Result
 from llmb.show import results_table
@@ -62,10 +65,16 @@ def command(
     results = [result for *_, result in measured]
     if not names:
         results += unreadable_results(context, damaged, choice)
+    results = judged(context, results, reference, runs=all_runs)
+    is_judged = any(result.verdict.word not in (None, NO_REFERENCE) for result in results)
+    is_read_by_people = fmt in ("table", "md")
     return print_report(
-        judged(context, results, reference, runs=all_runs),
+        results,
         fmt,
         full_names=full_names,
+        baseline=(
+            comparable_baseline(context, results) if is_read_by_people and not is_judged else None
+        ),
         # a baseline can neither be kept in an archive nor in an installation of others
         archived=context.archive is not None or not os.access(context.config.llmb_install, os.W_OK),
         sessions=sessions_of(run for run, *_ in measured) if fmt == "json" else (),
@@ -78,11 +87,13 @@ def print_report(
     *,
     full_names: bool,
     archived: bool = False,
+    baseline: str | None = None,
     sessions: Sequence[Session] = (),
 ) -> int:
     """Print ``results`` and return the exit code of the command.
 
     ``archived``: they are of an archive, or of an installation that this user cannot write to.
+    ``baseline``: an accepted one that has their configurations.
     """
     if fmt == "json":
         console.echo(to_json(columns.report(results, sessions)), nl=False)
@@ -93,12 +104,24 @@ def print_report(
     else:
         print_runs(*results_table.table_of(results), fmt, full_names=full_names)
         for line in (
-            *results_table.legend(results, archived=archived),
+            *results_table.legend(results, archived=archived or baseline is not None),
             *(digest(results) if fmt == "table" else ()),
             *(_undecided(results) if fmt == "table" else ()),
         ):
             say(escape(line))
+    if baseline is not None:
+        say(f"Compare with the accepted baseline: llmb-run compare --baseline {baseline}")
     return exit_code(results)
+
+
+def comparable_baseline(context: CliContext, results: Sequence[Result]) -> str | None:
+    """Return the newest baseline if it has the configuration of one of ``results``."""
+    install = context.config.llmb_install
+    name = newest_baseline(install)
+    with suppress(LlmbError):  # a damaged baseline: comparing with it says so
+        if name is not None and is_comparable(results, read_baseline(install, name).results):
+            return name
+    return None
 
 
 def _undecided(results: Sequence[Result]) -> list[str]:

@@ -343,10 +343,14 @@ def accepted_step_time(
 def is_comparable(results: Iterable[Result], accepted: Iterable[Result]) -> bool:
     """Return True if one of ``results`` repeats a configuration that was ``accepted``."""
     measured = _measured_pools(accepted)
-    configurations = (result.identity.configuration for result in results if measures(result))
+    configurations = {  # repeats share them
+        id(result.identity.configuration): result.identity.configuration
+        for result in results
+        if measures(result)
+    }
     return any(
         configuration is not None and _alike(configuration, measured)[0]
-        for configuration in configurations
+        for configuration in configurations.values()
     )
 
 

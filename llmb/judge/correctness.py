@@ -71,7 +71,7 @@ class CurveDifference:
     """The differences of a loss curve from a reference curve, as fractions of the latter."""
 
     points: int  #: iterations that both have
-    outliers: int  #: of them, beyond the tolerance of their loss
+    outliers: tuple[int, ...]  #: those of them that are beyond the tolerance of their loss
     largest: float
     at: int  #: the iteration with the largest difference
     last: int  #: the last common iteration
@@ -86,9 +86,10 @@ class CurveDifference:
             limit = f"{100 * FINAL_TOLERANCE:g} % allowed"
             final, _ = in_enough_digits(abs(self.final), FINAL_TOLERANCE, _percent)
             yield f"{final} {word} at the last iteration {self.last} ({limit})"
-        if self.outliers > MOST_OUTLIERS * self.points:
-            share = f"{self.outliers} of {self.points} steps beyond their tolerance"
-            yield f"{share}, iteration {self.at} by {_percent(self.largest)}"
+        if len(self.outliers) > MOST_OUTLIERS * self.points:
+            share = f"{len(self.outliers)} of {self.points} steps beyond their tolerance"
+            worst = f"iteration {self.at} by {_percent(self.largest)}"
+            yield f"{share} from iteration {self.outliers[0]} on, {worst}"
         if self.correlation is not None and self.correlation < LEAST_CORRELATION:
             shown, _ = in_enough_digits(
                 self.correlation,
@@ -251,8 +252,10 @@ def curve_difference(curve: LossCurve, reference: Mapping[int, float]) -> CurveD
     last = points[-1][0]
     return CurveDifference(
         points=len(points),
-        outliers=sum(
-            abs(differences[iteration]) > _tolerance(expected) for iteration, _, expected in points
+        outliers=tuple(
+            iteration
+            for iteration, _, expected in points
+            if abs(differences[iteration]) > _tolerance(expected)
         ),
         largest=abs(differences[at]),
         at=at,

@@ -238,7 +238,7 @@ def parse_set(
     usable: Collection[str] | None = None,
     numbers: Collection[str] = sw.PARAMS,
 ) -> tuple[dict[str, int], dict[str, str], dict[str, str]]:
-    """The ``numbers`` and words of ``--set KEY=VALUE``, and values of the workload's ``parameters``.
+    """The ``numbers`` and words of ``--set KEY=VALUE``, and values of workload ``parameters``.
 
     Unknown keys and invalid values go to ``faults``. Hints name the ``usable`` keys (None: all).
     The plan checks later which parameters and values a workload has.

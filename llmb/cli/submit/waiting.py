@@ -5,19 +5,15 @@ Imported by commands that wait: others need neither views nor verdicts.
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 from llmb.cli import progress
 from llmb.cli.choice import sessions_of
 from llmb.cli.context import CliContext, say
 from llmb.cli.judging import judged, results_of, states_of
-from llmb.cli.results import print_report
+from llmb.cli.results import comparable_baseline, print_report
 from llmb.cli.submit.options import SubmitOptions
 from llmb.contract.record import RunRecord
-from llmb.errors import LlmbError
-from llmb.judge.compare import is_comparable
-from llmb.judge.export import newest_baseline, read_baseline
 from llmb.run.backlog import Backlog
 
 
@@ -39,11 +35,13 @@ def follow_and_report(
     results = results_of(context, ended, states_of(context, ended))
     # Earlier runs show what is unusual about these.
     results = judged(context, results, runs=context.runs())
-    code = print_report(results, options.fmt, full_names=False, sessions=sessions_of(ended))
+    code = print_report(
+        results,
+        options.fmt,
+        full_names=False,
+        baseline=comparable_baseline(context, results),
+        sessions=sessions_of(ended),
+    )
     if options.ab is not None:
         say("Compare B with A: llmb-run compare")
-    if (name := newest_baseline(context.config.llmb_install)) is not None:
-        with suppress(LlmbError):  # a damaged baseline: comparing with it says so
-            if is_comparable(results, read_baseline(context.config.llmb_install, name).results):
-                say(f"Compare with the accepted baseline: llmb-run compare --baseline {name}")
     return code

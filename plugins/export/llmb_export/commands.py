@@ -27,7 +27,7 @@ _PASSED = {
     "--since": ("", "AGE", "Sessions of the last 12h, 3d, 1w, or since a date."),
     "--workloads": ("-w", "W", "Only these workloads, as key or key_size."),
     "--node": ("", "NODE", "Ran on it: n7, n[1-4]."),
-    "--window": ("", "A-B", "Iterations to measure, from 0, or 'last'."),
+    "--window": ("", "A-B", "Iterations to measure, numbered as in the log, or 'last'."),
     "--metric": ("", "NAME", "Show and judge only this metric."),
     "--reference": ("", "RELEASE", "Compare with this release (default: the newest)."),
 }

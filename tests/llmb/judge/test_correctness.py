@@ -129,10 +129,10 @@ def test_a_tolerance_depends_on_the_loss() -> None:
     outside = curve([2.1 * 1.11, 1.9 * 1.06, 0.6 * 0.94, 0.4 * 1.03])
     difference = curve_difference(inside, reference)
     assert difference is not None
-    assert difference.outliers == 0
+    assert difference.outliers == ()
     difference = curve_difference(outside, reference)
     assert difference is not None
-    assert (difference.outliers, difference.at) == (4, 0)
+    assert (difference.outliers, difference.at) == ((0, 1, 2, 3), 0)
     assert difference.final == pytest.approx(0.03)
 
 

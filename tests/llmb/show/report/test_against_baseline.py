@@ -238,3 +238,23 @@ def test_a_fast_run_with_a_wrong_loss_or_memory_is_no_slow_run(
     for fmt in ("md", "html"):
         history = here("report", "--history", "--session", "all", *against, "--format", fmt).stdout
         assert "20 % above" in history
+
+
+def test_results_without_a_verdict_name_the_baseline_that_has_them(
+    empty_night: Night, llmb_here: Command
+) -> None:
+    here: Command = lambda *words: llmb_here(*words, "--install", empty_night.folder)  # noqa: E731
+    advice, compare = "To judge later runs by these", "Compare with the accepted baseline: llmb-run"
+    empty_night.measured(3.0, "nemotron4_15b", "bf16", 96, repeats=2)  # nothing is published
+    first = here("results").stderr
+    assert (advice in first, compare in first) == (True, False)
+    assert here("baseline", "accept", "april").returncode == 0
+    empty_night.later(DAY)
+    empty_night.measured(3.0, "nemotron4_15b", "bf16", 96)
+    second = here("results").stderr
+    assert (advice in second, compare in second) == (False, True)
+    assert second.endswith("--baseline april\n")
+    assert compare not in here("results", "--format", "csv").stderr
+    empty_night.later(DAY)
+    empty_night.measured(3.0, "nemotron4_15b", "fp8", 96)  # which it does not have
+    assert advice in here("results").stderr

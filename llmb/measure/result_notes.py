@@ -259,6 +259,11 @@ def _stopped(samples: Samples, metrics: Metrics) -> str:
     lacks = f"the log lacks iterations of the window {metrics.window}"
     if planned is not None and metrics.steps and planned != metrics.steps:
         lacks += f": its program planned {planned} steps, and its job {metrics.steps}"
+    if samples.steps and metrics.window is not None:
+        begin = samples.steps[0].iteration - samples.steps[0].span + 1 + samples.first
+        end = samples.steps[-1].iteration + samples.first
+        if begin > metrics.window.first or end < metrics.window.last:
+            lacks += f"; it has {begin} to {end} (--window {begin}-{end})"
     return unmeasured or lacks
 
 

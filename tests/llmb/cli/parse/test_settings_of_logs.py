@@ -174,7 +174,7 @@ def test_hints_name_only_what_the_case_takes(
         wording("single", done.stderr)
 
 
-def megatron_log(length: int | None) -> str:
+def megatron_log(length: int | None, first: int = 1) -> str:
     """A log of Megatron-LM. It begins with all arguments, in two columns (``print_args``)."""
     arguments = {"decoder_seq_length": None, "seq_length": length, "world_size": 8}
     dump = "".join(
@@ -186,7 +186,7 @@ def megatron_log(length: int | None) -> str:
         f" iteration {step:8}/      50 | consumed samples: {128 * step:12} | elapsed time per"
         " iteration (ms): 8000.0 | learning rate: 3.0E-04 | global batch size:   128 | lm loss:"
         " 1.19E+01 | number of skipped iterations:   0 |\n"
-        for step in range(1, 51)
+        for step in range(first, 51)
     )
     return f"using world size: 8, data-parallel size: 8\n{dump}{''.join(steps)}"
 
@@ -208,3 +208,19 @@ def test_the_sequence_of_a_log_is_not_assumed(
     assert long["tokens_per_second"] == pytest.approx(128 * 8192 / 8)
     # the operations of attention grow with the square of the sequence, all others in proportion
     assert 2 < long["model_flops"] / short["model_flops"] < 4
+
+
+def test_a_log_without_the_window_names_the_steps_that_it_has(
+    tmp_path: Path, llmb_here: Run
+) -> None:
+    path = tmp_path / "resumed.log"
+    path.write_text(megatron_log(8192, first=31))
+    case = ("parse", path, "-w", "llama3.1_8b", "--dtype", "fp8_cs", "--gpu-type", "h100")
+    (row,) = rows(llmb_here(*case, "--window", "11-44", "--format", "json"))
+    assert row["reason"].startswith(
+        "the log lacks iterations of the window 11-44; it has 31 to 50 (--window 31-50)"
+    )
+    (row,) = rows(llmb_here(*case, "--window", "31-50", "--format", "json"))
+    assert row["time_mean_seconds"] == 8
+    (row,) = rows(llmb_here(*case, "--window", "40-60", "--format", "json"))
+    assert "it has 31 to 50" in row["reason"]

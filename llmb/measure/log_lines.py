@@ -553,8 +553,11 @@ def read_summary(hit: Hit, opening: Environment) -> tuple[Step, int | None] | No
     batch.
 
     ``opening`` has the steps that the Trainer planned, if it logged them. The batch is None if it
-    is no integer or unknown. None if the line is incomplete.
+    is no integer or unknown. None if the line is incomplete, or if the checkpoint that was loaded
+    had all steps already.
     """
+    if opening.steps is not None and (opening.resumed_steps or 0) >= opening.steps:
+        return None
     line = hit.block.line(hit.at)
     text = strip_escapes(line.before + line.after)
     runtime, steps_rate, samples_rate, loss = (

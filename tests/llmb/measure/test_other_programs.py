@@ -3,6 +3,7 @@
 of its own.
 """
 
+import codecs
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -561,6 +562,60 @@ def test_the_checkpoint_of_an_attempt_without_an_end_does_not_count(tmp_path: Pa
     assert read(tmp_path, log).metrics.step_time == 0.5
 
 
+@pytest.mark.parametrize("runtime", [0.5, 1000.0])
+def test_a_resumed_training_without_further_steps_has_no_step_time(
+    tmp_path: Path, runtime: float
+) -> None:
+    log = opening_of_trainer(1000, 1000) + summary_of_trainer(runtime, 1000)
+    assert read(tmp_path, log).metrics.step_time is None
+
+
+@pytest.mark.parametrize("planned", ["0", "", "unknown"])
+def test_without_planned_steps_the_bar_counts(tmp_path: Path, planned: str) -> None:
+    bar = "100%|##| 30/30 [06:40<00:00, 4.0s/it]"
+    log = f"  Total optimization steps = {planned}\n{bar}{summary_of_trainer(3600.0, 30)}"
+    assert read(tmp_path, log).metrics.step_time == 120.0
+
+
+def test_a_bar_without_steps_does_not_count(tmp_path: Path) -> None:
+    bar = "  0%|  | 0/30 [00:00<?, ?it/s]\n"
+    assert read(tmp_path, bar + summary_of_trainer(3600.0, 30)).metrics.invalid
+
+
+def test_a_bar_that_does_not_fit_the_rate_does_not_count(tmp_path: Path) -> None:
+    """The rate of 0.008 means 27 to 31 steps: 40 are of another bar, 29 and 30 leave it open."""
+    for totals in ((40,), (29, 30)):
+        bars = "".join(f"100%|##| {n}/{n} [06:40<00:00, 4.0s/it]\n" for n in totals)
+        assert read(tmp_path, bars + summary_of_trainer(3600.0, 30)).metrics.invalid
+
+
+def test_each_training_of_a_log_has_the_checkpoint_that_it_loads(tmp_path: Path) -> None:
+    path = tmp_path / "x.log"
+    path.write_text(
+        opening_of_trainer(100)
+        + summary_of_trainer(200.0, 100)
+        + opening_of_trainer(1000, 900)
+        + summary_of_trainer(100.0, 1000)
+    )
+    samples = read_on(path).samples
+    assert (samples.attempts, [step.span for step in samples.steps]) == (2, [100])
+
+
+def test_a_bar_of_a_slower_rank_does_not_count(tmp_path: Path) -> None:
+    bars = " 100%|##| 30/30 [06:40<00:00, 4.0s/it]\r 97%|##| 29/30 [06:36<00:04, 4.0s/it]\n"
+    assert read(tmp_path, bars + summary_of_trainer(3600.0, 30)).metrics.step_time == 120.0
+
+
+@pytest.mark.parametrize("rate", ["0.0", "1e30", "1e999"])
+def test_a_rate_of_samples_that_cannot_be_gives_no_batch(tmp_path: Path, rate: str) -> None:
+    summary = summary_of_trainer(100.0, 100).replace("16.0", rate)
+    assert rate in summary
+    path = tmp_path / "x.log"
+    path.write_text(opening_of_trainer(100) + summary)
+    samples = read_on(path).samples
+    assert (len(samples.steps), samples.gbs) == (1, None)
+
+
 def test_a_training_that_stopped_early_has_the_steps_of_its_bar(tmp_path: Path) -> None:
     bar = "  2%|# | 20/1000 [00:40<32:00, 2.0s/it]\n"
     log = opening_of_trainer(1000) + bar + summary_of_trainer(40.0, 1000)
@@ -597,6 +652,13 @@ def test_the_reason_for_a_log_in_utf16_converts_it(tmp_path: Path, encoding: str
     command = (got.reason or "").partition("convert it with ")[2].split()
     converted = subprocess.run([*command, path], check=True, capture_output=True).stdout
     assert read(tmp_path, converted.decode()).metrics.step_time == 2.0
+
+
+def test_a_mark_names_utf16_without_latin_text(tmp_path: Path) -> None:
+    path = tmp_path / "log-x.out"
+    for mark, encoding in ((codecs.BOM_UTF16_BE, "utf-16-be"), (codecs.BOM_UTF16_LE, "utf-16-le")):
+        path.write_bytes(mark + ("\N{CJK UNIFIED IDEOGRAPH-4E2D}" * 100).encode(encoding))
+        assert "iconv -f UTF-16 -t" in (result_of_log(path, LogReader()).reason or "")
 
 
 @pytest.mark.parametrize("data", [b"hello\n", bytes(5000), b"a" + bytes(999), b"", b"\xff"])

@@ -86,8 +86,8 @@ def _pools(results: Iterable[Result], verdict: str) -> list[list[Result]]:
 def _bad_or_invalid(pool: Sequence[Result]) -> str:
     verdict = pool[0].verdict
     explanation = f", {verdict.reason}"
-    if verdict.word == FAIL:
-        ratio = ratio_in_digits(verdict.pooled_ratio or 0.0, bounds_of(pool[0]))
+    if verdict.word == FAIL and verdict.pooled_ratio is not None:
+        ratio = ratio_in_digits(verdict.pooled_ratio, bounds_of(pool[0]))
         explanation = ", ".join([f" {ratio}" if speed_word(verdict) == FAIL else "", *verdict.why])
     identity = pool[0].identity
     name = with_parameters(identity.experiment, identity.configuration)

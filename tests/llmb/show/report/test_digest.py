@@ -3,10 +3,23 @@
 
 from collections.abc import Callable
 
-from llmb.judge.value import NO_REFERENCE, PASS
+from llmb.contract.metrics import Bounds, Measured
+from llmb.judge.value import FAIL, INVALID, NO_REFERENCE, PASS
 from llmb.measure.failure_causes import Cause
-from llmb.measure.result import CANCELLED, FAILED, RUNNING, SUCCESS, Identity, Result, Verdict
-from llmb.show.report.digest import LEAST, digest
+from llmb.measure.result import (
+    CANCELLED,
+    FAILED,
+    LOSS,
+    RUNNING,
+    SUCCESS,
+    Identity,
+    MetricVerdict,
+    Metrics,
+    ReferenceValue,
+    Result,
+    Verdict,
+)
+from llmb.show.report.digest import LEAST, digest, remarkable
 from llmb.show.results_table import legend
 
 Wording = Callable[..., None]
@@ -52,3 +65,56 @@ def test_that_nothing_can_be_compared_is_left_to_the_tables_legend(wording: Word
     assert len(legend(found)) == 1
     for several in (found, [*found, one(19, PASS)]):
         wording("results", "\n".join(digest(several)))
+
+
+def test_a_value_beyond_its_limit_has_no_ratio() -> None:
+    reason = "errors 5.000 is above 3"
+    verdict = Verdict(word=FAIL, reason=reason)
+    (line,) = remarkable([Result(identity=named(1, "r1"), status=SUCCESS, verdict=verdict)])
+    assert reason in line
+    assert "0.000" not in line.replace(reason, "")
+
+
+def bad(ratio: float, speed: str, *, loss: str = PASS, bounds: Bounds | None = None) -> str:
+    """The line of a run that is FAIL by its bandwidth or by its loss."""
+    reference = ReferenceValue(
+        release="april",
+        window="",
+        step_time_s=None,
+        source="april",
+        metric="bw",
+        value=400.0,
+        unit="GB/s",
+    )
+    verdict = Verdict(
+        word=FAIL,
+        reason="the reason",
+        reference=reference,
+        pooled_ratio=ratio,
+        metrics={
+            "bw": MetricVerdict(word=speed, reason="", repeats=1),
+            LOSS: MetricVerdict(word=loss, reason="the loss", repeats=1),
+        },
+    )
+    measured = {"bw": Measured(mean=400.0 * ratio, std=None, n=1, bounds=bounds)}
+    metrics = Metrics(measured=measured, headline="bw")
+    run = Result(identity=named(1, "r1"), status=SUCCESS, metrics=metrics, verdict=verdict)
+    (line,) = remarkable([run])
+    return line
+
+
+def test_a_bad_run_has_its_ratio_unless_its_loss_alone_is_wrong() -> None:
+    slow, wrong, both = bad(0.9, FAIL), bad(1.01, PASS, loss=FAIL), bad(0.9, FAIL, loss=FAIL)
+    assert ["0.900" in line for line in (slow, wrong, both)] == [True, False, True]
+    assert ["the loss" in line for line in (slow, wrong, both)] == [False, True, True]
+    assert "1.01" not in wrong
+
+
+def test_a_ratio_is_on_its_side_of_the_limits_of_its_metric() -> None:
+    assert "0.89996" in bad(0.89996, FAIL, bounds=Bounds(fail_below=0.9, warn_below=0.94))
+
+
+def test_an_invalid_run_has_its_reason() -> None:
+    verdict = Verdict(word=INVALID, reason="over TCP", pooled_ratio=0.9)
+    (line,) = remarkable([Result(identity=named(1, "r1"), status=SUCCESS, verdict=verdict)])
+    assert "over TCP" in line

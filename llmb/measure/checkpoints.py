@@ -135,7 +135,7 @@ def _sizes(folder: Path) -> list[int]:
             paths = [path for place in (kind, f"*/{kind}") for path in folder.glob(place)]
             files = [path for path in paths if path.name != _NO_WEIGHTS and path.is_file()]
             sizes = [path.stat().st_size for path in files]
-            if any(sizes):
+            if sizes:
                 return [size for size in sizes if size]
     except OSError:
         pass

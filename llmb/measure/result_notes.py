@@ -153,8 +153,8 @@ def _utf16_of(head: bytes) -> str:
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "UTF-16"
     sample = head[:_SAMPLE]
-    zeros = [sample[place::2].count(0) * 2 / len(sample) if sample else 0.0 for place in (0, 1)]
-    if max(zeros) < _MOSTLY or min(zeros) > 1 - _MOSTLY:
+    zeros, half = [sample[place::2].count(0) for place in (0, 1)], len(sample) / 2
+    if max(zeros) <= _MOSTLY * half or min(zeros) > (1 - _MOSTLY) * half:
         return ""
     return "UTF-16BE" if zeros[0] > zeros[1] else "UTF-16LE"
 

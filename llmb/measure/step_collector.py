@@ -353,7 +353,7 @@ class Collector:
 
         Steps before its ``first`` one are not trained again, since it loads their checkpoint.
         """
-        before = (*self.resumed, *self._with_spans(has_ended=True)) if first else ()
+        before = (*self.resumed, *self._with_spans(has_ended=True))
         self.resumed = [step for step in before if step.iteration < first]
         self.begins = at if self.attempts else 0
         self.attempts += 1

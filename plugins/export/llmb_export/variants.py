@@ -16,7 +16,7 @@ def variants_of(rows: Sequence[Row]) -> list[str]:
 
     Empty for all of them if they have one configuration.
     """
-    settings = [dict(_leaves(row["configuration"] or {}, ())) for row in rows]
+    settings = [dict(_leaves(row["configuration"], ())) for row in rows]
     paths = dict.fromkeys(path for values in settings for path in values)
     differing = [path for path in paths if len({values.get(path) for values in settings}) > 1]
     # A setting that `changes` has too is named once.

@@ -100,7 +100,7 @@ def test_the_log_says_saved_and_no_file_is_there(
     "names",
     [
         ["mp_rank_00/model_optim_rng.pt", "mp_rank_01/model_optim_rng.pt"],
-        ["__0_0.distcp", "__0_1.distcp", "common.pt", "metadata.json"],
+        ["__0_0.distcp", "__0_1.distcp", "common.pt", "rng_state.pt", "metadata.json"],
         ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "config.json"],
     ],
 )
@@ -117,11 +117,24 @@ def test_the_files_of_every_kind_of_checkpoint_count(names: list[str], tmp_path:
     assert found.saved.bytes == 200
 
 
-def test_what_is_left_beside_lost_shards_is_no_checkpoint(tmp_path: Path) -> None:
-    (write(tmp_path) / "weights" / "common.pt").write_bytes(b"x" * 100)
+@pytest.mark.parametrize(("sizes", "name"), [((), "common.pt"), ((0, 0), "rng_state.pt")])
+def test_what_is_left_beside_lost_shards_is_no_checkpoint(
+    sizes: tuple[int, ...], name: str, tmp_path: Path
+) -> None:
+    (write(tmp_path, *sizes) / "weights" / name).write_bytes(b"x" * 100)
     found = checkpoints_of([SAVED], tmp_path, save=True)
     assert found is not None
     assert found.problems
+
+
+def test_only_files_with_content_count(tmp_path: Path) -> None:
+    weights = write(tmp_path, 100, 0) / "weights"
+    (weights / "__2_0.distcp").mkdir()
+    (weights / "__3_0.distcp").symlink_to(tmp_path / "nowhere")
+    found = checkpoints_of([SAVED], tmp_path, save=True)
+    assert found is not None
+    assert found.saved is not None
+    assert (found.saved.files, found.saved.bytes) == (1, 100)
 
 
 def test_files_are_there_and_the_log_does_not_say_saved(tmp_path: Path, wording: Wording) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from llmb.builtin.plugins import builtin_plugins
+from llmb.contract.log_settings import LogSettings
 from llmb.contract.samples import Samples, Step
 from llmb.contract.settings import Settings
 from llmb.contract.window import Window, batches_in
@@ -35,7 +36,13 @@ def megatron(n: int, batch: int, seconds: float) -> str:
     )
 
 
-def result(folder: Path, log: str, window: Window | None = None, **settings: Any) -> Result:
+def result(
+    folder: Path,
+    log: str,
+    window: Window | None = None,
+    beside: LogSettings | None = None,
+    **settings: Any,
+) -> Result:
     path = folder / "x.log"
     path.write_text(log)
     described = Settings(
@@ -47,7 +54,14 @@ def result(folder: Path, log: str, window: Window | None = None, **settings: Any
         **settings,
     )
     workloads = load_plugins(builtin_plugins()).workloads()
-    read = result_of_log(path, LogReader(), window, workloads=workloads, overrides=described)
+    read = result_of_log(
+        path,
+        LogReader(),
+        window,
+        workloads=workloads,
+        overrides=described,
+        beside={} if beside is None else {path: beside},
+    )
     (judged,) = judge([read], [])
     return judged
 
@@ -85,6 +99,70 @@ def test_a_window_with_two_batches_has_no_rates(tmp_path: Path, line: Any) -> No
     assert got.verdict.word == INVALID
     part = result(tmp_path, ramp(line, 50), Window(50 + first, 88))
     assert part.metrics.mean("tokens_per_second") == pytest.approx(128 * SEQUENCE / 4.0)
+
+
+def test_the_steps_up_to_the_end_are_suggested_for_a_late_change(tmp_path: Path) -> None:
+    """A single step of the window has the larger batch, too few to measure."""
+    (reason,) = result(tmp_path, ramp(nemo, 88)).metrics.invalid
+    assert "--window 88-99" in reason
+    (reason,) = result(tmp_path, ramp(megatron, 95), Window(50, 96)).metrics.invalid
+    assert "--window 96-100" in reason
+
+
+def test_the_batch_of_the_window_beside_a_log_is_used(tmp_path: Path) -> None:
+    got = result(tmp_path, ramp(nemo, 15), beside=LogSettings(window=(0, 9)))
+    assert got.identity.configuration is not None
+    assert got.identity.configuration.gbs == 64
+    assert not got.metrics.invalid
+
+
+def test_a_window_without_steps_has_no_batch(tmp_path: Path) -> None:
+    got = result(tmp_path, "".join(nemo(n, 64 if n < 5 else 128, 2.0) for n in range(15)))
+    assert (got.metrics.measured, got.metrics.invalid) == ({}, ())
+
+
+def test_a_batch_that_changes_is_no_fault_of_an_unknown_configuration(tmp_path: Path) -> None:
+    path = tmp_path / "x.log"
+    path.write_text(ramp(nemo, 15))
+    metrics = result_of_log(path, LogReader()).metrics
+    assert metrics.mean("step_time") == 4.0
+    assert not metrics.invalid
+
+
+def test_a_stated_batch_replaces_a_constant_one(tmp_path: Path) -> None:
+    got = result(tmp_path, ramp(nemo, 100), gbs=32)
+    assert got.metrics.mean("tokens_per_second") == pytest.approx(32 * SEQUENCE / 2.0)
+    assert not got.metrics.invalid
+
+
+def test_samples_consumed_after_a_change_are_no_batch(tmp_path: Path) -> None:
+    """10 steps of 64 samples and 10 of 128 are 20 steps of 96 on average."""
+    log, consumed = "", 0
+    for n in range(30):
+        consumed += 64 if n < 10 else 128
+        log += (
+            f"Training epoch 0, iteration {n}/29 | global_step: {n} | consumed_samples: {consumed}"
+            " | train_step_timing in s: 2.0\n"
+        )
+    path = tmp_path / "x.log"
+    path.write_text(log)
+    assert read_log(path).batches == ((0, 64),)
+
+
+@pytest.mark.parametrize(
+    "text", ["global_batch_size: 0", "global_batch_size: 1e13", "consumed_samples: {consumed}"]
+)
+def test_a_number_that_is_no_batch_is_ignored(text: str, tmp_path: Path) -> None:
+    """The consumed samples are 64 in a step and a further one, so no whole number in a step."""
+    log = "".join(
+        f"Training epoch 0, iteration {n}/9 | global_step: {n} |"
+        f" {text.format(consumed=64 * (n + 1) + 1)} | train_step_timing in s: 2.0\n"
+        for n in range(2, 10)
+    )
+    path = tmp_path / "x.log"
+    path.write_text(log)
+    samples = read_log(path)
+    assert (len(samples.steps), samples.gbs, samples.batches) == (8, None, ())
 
 
 def test_a_line_for_several_steps_may_have_both_batches(tmp_path: Path) -> None:

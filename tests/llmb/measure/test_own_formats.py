@@ -146,3 +146,15 @@ def test_a_description_that_can_never_be_right(fields: dict[str, object], code: 
     with pytest.raises(KeyFaultError) as caught:
         ParseSpec(**{"needle": "step", "iteration": r"step (?P<i>\d)", **fields})  # type: ignore[arg-type]
     assert caught.value.code == code
+
+
+def test_the_batch_may_be_matched_by_a_pattern(tmp_path: Path) -> None:
+    spec = ParseSpec(
+        needle="step ",
+        iteration=r"step (?P<i>\d{1,9})",
+        keys={"step_time": "took"},
+        patterns={"gbs": r"(?P<value>\d+) samples"},
+    )
+    text = "".join(f"step {n} took: 2.5 with {64 if n < 9 else 128} samples\n" for n in range(20))
+    found = read_log(written(tmp_path, text), spec)
+    assert found.batches == ((0, 64), (9, 128))

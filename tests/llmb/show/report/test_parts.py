@@ -17,7 +17,7 @@ from llmb.contract.record import RunRecord
 from llmb.core.node_lists import fold
 from llmb.judge.explain import Subject, explain
 from llmb.judge.value import BAD, SUSPICIOUS
-from llmb.measure.result import Verdict
+from llmb.measure.result import MetricVerdict, Verdict
 from llmb.show.report.conditions import conditions_of, shown_variables
 from llmb.show.report.entries import ReportEntry, entries_of, families_of
 from llmb.show.report.explanations import explanations
@@ -412,6 +412,85 @@ def test_a_slow_configuration_has_its_cost_and_its_nodes(
     for part in ("aurora", "1 of 2 compared", slow.title, line.value, line.cost, "1395 MHz"):
         assert part in text
     assert text in to_markdown(report)
+
+
+def with_verdicts(report: Report, *verdicts: Verdict) -> Report:
+    """Return the report with the verdict of each run replaced, in their order."""
+    runs = [
+        replace(run, result=replace(run.result, verdict=verdict))
+        for run, verdict in zip(report.runs, verdicts, strict=True)
+    ]
+    return replace(report, runs=tuple(runs))
+
+
+def verdict_of(word: str, ratio: float, **words: str) -> Verdict:
+    """A verdict whose ``words`` are those of its metrics."""
+    metrics = {
+        name: MetricVerdict(word=its_word, reason=f"the {name}", repeats=1)
+        for name, its_word in words.items()
+    }
+    return Verdict(
+        word=word,
+        reason="; ".join(verdict.reason for verdict in metrics.values() if verdict.word != "PASS"),
+        ratio=ratio,
+        pooled_ratio=ratio,
+        repeats=1,
+        metrics=metrics,
+    )
+
+
+def test_the_headline_counts_each_way_of_being_bad(
+    empty_night: Night, gather: Gather, wording: Wording
+) -> None:
+    """One speed, two losses and one memory are bad; two speeds and one memory are too good."""
+    for scale in (16, 32, 64, 128, 256, 512):
+        empty_night.measured(3.4, "nemotron4_15b", "bf16", scale)
+    report = with_verdicts(
+        gather(empty_night),
+        verdict_of("FAIL", 0.9, step_time="FAIL", loss="FAIL", peak_memory="PASS"),
+        verdict_of("FAIL", 1.02, step_time="PASS", loss="FAIL", peak_memory="SUSPICIOUS"),
+        verdict_of("FAIL", 1.01, step_time="PASS", loss="PASS", peak_memory="FAIL"),
+        verdict_of("SUSPICIOUS", 1.0, step_time="PASS", peak_memory="SUSPICIOUS"),
+        verdict_of("SUSPICIOUS", 1.1, step_time="SUSPICIOUS"),
+        verdict_of("SUSPICIOUS", 1.2, step_time="SUSPICIOUS"),
+    )
+    found = entries_of(report.runs)
+    wording("report", headline(found).sentence)
+    wording("report", headline(found).details[-1])
+    assert headline(found).details[0].endswith("(90.0 % to 120.0 %).")
+    suspicious = [entry for entry in found if entry.word == SUSPICIOUS]
+    wording("report", headline(suspicious).sentence)
+    assert len(headline(suspicious).details) == 1
+    costs = {entry.job.scale: entry.missing_gpus for entry in found}
+    assert costs == {16: 2, 32: 0, 64: 0, 128: 0, 256: 0, 512: 0}
+
+
+def test_a_speed_above_the_reference_and_below_its_limit_costs_nothing(
+    empty_night: Night, gather: Gather
+) -> None:
+    empty_night.measured(2.7, "nemotron4_15b", "bf16", 512)
+    report = with_verdicts(gather(empty_night), verdict_of("FAIL", 1.02, step_time="FAIL"))
+    (entry,) = entries_of(report.runs)
+    assert (entry.missing_gpus, entry.cost) == (0, "")
+
+
+def test_a_wrong_loss_of_a_fast_run_has_no_share_of_the_speed(
+    empty_night: Night, gather: Gather
+) -> None:
+    empty_night.measured(2.7, "nemotron4_15b", "bf16", 16)
+    report = gather(empty_night)
+    report = with_verdicts(report, verdict_of("FAIL", 1.02, step_time="PASS", loss="FAIL"))
+    (entry,) = entries_of(report.runs)
+    pasted = one_line(report, [entry])
+    assert pasted.endswith(f"Worst: {entry.title}: the loss.")
+    (item,) = items_of(report)
+    assert "clock" not in item.why
+    slow = verdict_of("FAIL", 0.94996, step_time="FAIL", loss="FAIL", peak_memory="FAIL")
+    report = with_verdicts(report, slow)
+    pasted = one_line(report, entries_of(report.runs))
+    assert "94.996 % of" in pasted
+    assert "the loss" in pasted
+    assert "the peak_memory" not in pasted
 
 
 def of_another_session(run: Run, session: str, days: int) -> Run:

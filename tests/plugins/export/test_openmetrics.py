@@ -157,6 +157,34 @@ def test_configurations_of_one_name_are_series_of_their_own(make_row: Callable[.
     assert value(samples, "llmb_runs", variant="FOO=95, gbs=512") == 2
 
 
+def test_a_setting_is_named_once_and_one_that_is_null_is_unset(
+    make_row: Callable[..., Any],
+) -> None:
+    common = make_row("e")["configuration"]
+    changes: list[dict[str, Any]] = [
+        {"vp": None, "gbs": 512, "changes": {"gbs": 512}},
+        {"vp": 4, "gbs": 1024, "changes": {"gbs": 1024}},
+    ]
+    rows = [make_row("e", configuration=common | changed) for changed in changes]
+    samples = parsed(render(Results(data={"results": rows})))
+    variants = {labels["variant"] for labels, _ in samples["llmb_ratio"]}
+    assert variants == {"vp unset, gbs=512", "vp=4, gbs=1024"}
+
+
+def test_runs_of_an_unknown_configuration_are_one_series(make_row: Callable[..., Any]) -> None:
+    rows = [make_row("e", run=run, configuration=None) for run in "ab"]
+    samples = parsed(render(Results(data={"results": rows})))
+    assert value(samples, "llmb_runs", experiment="e") == 2
+
+
+def test_the_nodes_of_an_invalid_run_are_there(make_row: Callable[..., Any]) -> None:
+    invalid = make_row("e", verdict="INVALID")
+    (node,) = (node for node in invalid["nodes"] if node["telemetry"] is not None)
+    invalid["nodes"] = [node | {"name": "n9"}]
+    samples = parsed(render(Results(data={"results": [make_row("e"), invalid]})))
+    assert value(samples, "llmb_node_power_mean_watts", node="n9") == 640
+
+
 def test_rates_of_repeats_are_those_at_their_mean_step_time(make_row: Callable[..., Any]) -> None:
     """2 s and 8 s for 800 tokens: 1,600 tokens in 10 s, as the report has it, not (400 + 100) / 2."""
 

@@ -478,6 +478,7 @@ def test_the_same_data_get_the_same_verdicts_in_any_order(
     [
         (0.94996, None, "0.94996"),
         (0.97996, None, "0.97996"),
+        (0.9496, None, "0.9496"),
         (1.05004, None, "1.05004"),
         (0.95, None, "0.950"),
         (0.9632, None, "0.963"),

@@ -19,12 +19,13 @@ from llmb.contract.samples import (
 )
 from llmb.contract.settings import Settings
 from llmb.contract.window import Window
+from llmb.judge.correctness import speed_word
 from llmb.judge.judge import judge
 from llmb.judge.value import FAIL, INCONCLUSIVE, INVALID, PASS, SUSPICIOUS
 from llmb.judge.verdict_causes import with_causes
 from llmb.measure.columns import csv_rows, report
 from llmb.measure.facts import NETWORK, NODE, STRAGGLER, LogFacts, facts_of
-from llmb.measure.result import FAILED, SUCCESS, MetricVerdict, Result
+from llmb.measure.result import FAILED, SUCCESS, MetricVerdict, Result, Verdict
 from llmb.measure.uneven import DRIVER, ECC, POWER_LIMIT, SLOWED, SM_CLOCK, Uneven, uneven_nodes
 from llmb.plan.published import Figure
 from llmb.show.results_table import table_of
@@ -209,7 +210,9 @@ def test_a_run_that_is_too_fast_is_no_slow_run_of_its_node() -> None:
     ]
 
 
-@pytest.mark.parametrize(("name", "word"), [("loss", FAIL), ("peak_memory", SUSPICIOUS)])
+@pytest.mark.parametrize(
+    ("name", "word"), [("loss", FAIL), ("peak_memory", FAIL), ("peak_memory", SUSPICIOUS)]
+)
 def test_a_wrong_loss_or_memory_has_no_cause_and_is_no_slow_run(name: str, word: str) -> None:
     judged = judge(
         (
@@ -226,6 +229,20 @@ def test_a_wrong_loss_or_memory_has_no_cause_and_is_no_slow_run(name: str, word:
     *_, of_wrong, of_slow = (result.verdict.causes for result in with_causes(judged))
     assert of_wrong == ()
     assert [cause.text for cause in of_slow] == ["node n9 in this run and in no run that passes"]
+
+
+def test_a_wrong_loss_of_a_run_that_is_too_fast_is_no_fault_of_its_node() -> None:
+    judged = judge((PASSING[0], run("wrong", 1.5, 64, hosts=("n1", "n9"))), FIGURES)
+    too_fast = judged[1].verdict
+    assert too_fast.word == SUSPICIOUS
+    metrics = {**too_fast.metrics, "loss": MetricVerdict(word=FAIL, reason="wrong", repeats=1)}
+    judged[1] = replace(judged[1], verdict=replace(too_fast, word=FAIL, metrics=metrics))
+    assert with_causes(judged)[1].verdict.causes == ()
+
+
+def test_a_wrong_loss_alone_says_nothing_of_the_speed() -> None:
+    metrics = {"loss": MetricVerdict(word=FAIL, reason="wrong", repeats=1)}
+    assert speed_word(Verdict(word=FAIL, metrics=metrics)) is None
 
 
 def test_one_of_several_repeats_is_named() -> None:

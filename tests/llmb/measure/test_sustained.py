@@ -389,3 +389,17 @@ def test_a_batch_that_grows_is_no_drift() -> None:
     sustained = sustained_of(samples, Window(66, 263), (), ())
     assert sustained is not None
     assert sustained.drift == 0
+
+
+def test_slow_steps_before_the_window_are_no_drift_after_a_change_of_the_batch() -> None:
+    times = [2.0] * 10 + [6.0] * 50 + [4.0] * 240
+    samples = replace(training(times), batches=((0, 64), (10, 128)))
+    sustained = sustained_of(samples, Window(66, 263), (), ())
+    assert sustained is not None
+    assert sustained.drift == 0
+
+
+def test_a_training_that_continues_from_steps_without_times_has_none() -> None:
+    resumed = (Step(iteration=0, step_time=float("nan")),)
+    samples = training([2.0] * FEWEST_STEPS)
+    assert sustained_of(replace(samples, resumed=resumed), None, (), ()) is None

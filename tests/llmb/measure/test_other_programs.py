@@ -133,6 +133,16 @@ def test_a_log_interval_of_megatron(
     assert got.metrics.step_time == pytest.approx(mean)
 
 
+@pytest.mark.parametrize(("before", "span"), [("", 20), ("successfully loaded", 1)])
+def test_the_only_line_of_a_resumed_training_is_a_single_step(
+    tmp_path: Path, before: str, span: int
+) -> None:
+    path = tmp_path / "x.log"
+    loaded = f" {before} checkpoint from /there [ t 1/1, p 1/1 ] at iteration 19\n"
+    path.write_text((loaded if before else "") + every(20, 20))
+    assert [step.span for step in read_on(path).samples.steps] == [span]
+
+
 def test_a_missing_line_makes_the_window_of_megatron_incomplete(tmp_path: Path) -> None:
     got = read(tmp_path, every(5, missing=(25,)))
     assert (got.status, got.metrics.step_time) == ("Failed", None)

@@ -31,6 +31,7 @@ def test_every_outcome(validator: jsonschema.Draft7Validator, data: Mapping[str,
     times = {  # the first one waited for 60 s
         "run-good": Times(submitted=100.0, ran=3.5, ended=163.5),
         "run-slow": Times(submitted=50.0),
+        "run-slower": Times(submitted=60.0, ran=5.0),
     }
     report = json.loads(render(Results(data=data, times=times)))
     validator.validate(report)
@@ -58,7 +59,8 @@ def test_every_outcome(validator: jsonschema.Draft7Validator, data: Mapping[str,
     summary = results["summary"]
     counts = ("passed", "failed", "skipped", "pending", "other")
     assert summary["tests"] == len(data["results"]) == sum(summary[name] for name in counts)
-    assert "stop" not in tests["slow"]
+    assert tests["slower"]["duration"] == 5000
+    assert not any("stop" in tests[name] for name in ("slow", "slower"))
     assert summary["start"] == 50_000
 
 

@@ -123,7 +123,8 @@ _FEW_KEYS = '{"results": [{"experiment": "e", "status": "Success", "verdict": nu
 
 
 @pytest.mark.parametrize(
-    "content", ["", "[]", "{}", '{"results": [1]}', '{"results": [{}]}', _FEW_KEYS]
+    "content",
+    ["", "[]", "{}", '{"results": 1}', '{"results": [1]}', '{"results": [{}]}', _FEW_KEYS],
 )
 def test_a_file_without_results(content: str, run: Run, tmp_path: Path, wording: Wording) -> None:
     path = tmp_path / "other.json"

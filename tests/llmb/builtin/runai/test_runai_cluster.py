@@ -172,6 +172,16 @@ def test_a_workload_that_is_not_shown_holds_up_no_other(
     assert paper_site.cluster().poll([hidden])[hidden.id].state == "COMPLETED"
 
 
+def test_a_workload_that_was_never_shown_has_an_unknown_state(
+    paper_site: Site, paper: ControlPlane
+) -> None:
+    paper.phases = ("Running",) * 9
+    hidden, shown = runs = [paper_site.submit() for _ in range(2)]
+    paper.trouble(Trouble(path=f"/workloads/{hidden.scheduler_id}", answer=403, times=9))
+    states = paper_site.cluster().poll(runs)
+    assert (states[hidden.id].state, states[shown.id].state) == ("UNKNOWN", "RUNNING")
+
+
 def test_every_run_is_cancelled_though_run_ai_refuses_one(
     paper_site: Site, paper: ControlPlane, wording: Callable[..., None]
 ) -> None:
@@ -190,6 +200,34 @@ def test_every_run_is_cancelled_though_run_ai_refuses_one(
     wording("jobs cancel", describe(caught.value), {runs[0].id: "<run>"})
 
 
+def test_a_workload_that_is_gone_needs_no_cancellation(
+    paper_site: Site, paper: ControlPlane
+) -> None:
+    paper.phases = ("Running",)
+    runs = [paper_site.submit() for _ in range(2)]
+    gone, running = paper.workloads
+    paper.trouble(Trouble(path=f".*/{gone.id}/suspend", answer=409))
+    paper.forget(gone)
+    paper_site.cluster().cancel(runs)
+    assert running.phase == "Stopped"
+
+
+def test_a_workload_that_run_ai_neither_stops_nor_shows_may_still_run(
+    paper_site: Site, paper: ControlPlane
+) -> None:
+    run = paper_site.submit()
+    (workload,) = paper.workloads
+    paper.trouble(Trouble(path=f".*/{workload.id}/suspend", answer=409))
+    paper.trouble(Trouble(path=f"/workloads/{workload.id}", answer=403, times=99))
+    with pytest.raises(LlmbError) as caught:
+        paper_site.cluster().cancel([run])
+    assert caught.value.value == (run.id,)
+
+
+def test_no_runs_have_no_states(paper_site: Site, paper: ControlPlane) -> None:
+    assert paper_site.cluster().poll([]) == {}
+
+
 def test_a_server_that_stops_answering_leaves_the_others_named(
     paper_site: Site, paper: ControlPlane
 ) -> None:
@@ -199,6 +237,8 @@ def test_a_server_that_stops_answering_leaves_the_others_named(
     with pytest.raises(LlmbError) as caught:
         paper_site.cluster().cancel(runs)
     assert caught.value.value == tuple(run.id for run in runs[1:])
+    assert caught.value.message.count("503") == 1
+    assert runs[1].id not in (caught.value.hint or "")  # trying again at once would fail too
 
 
 def test_phases_become_states(paper_site: Site, paper: ControlPlane) -> None:

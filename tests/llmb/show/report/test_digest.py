@@ -13,14 +13,14 @@ from llmb.measure.result import (
     RUNNING,
     SUCCESS,
     Identity,
-    MetricVerdict,
     Metrics,
+    MetricVerdict,
     ReferenceValue,
     Result,
     Verdict,
 )
 from llmb.show.report.digest import LEAST, digest, remarkable
-from llmb.show.results_table import legend
+from llmb.show.results_table import legend, table_of
 
 Wording = Callable[..., None]
 
@@ -75,8 +75,8 @@ def test_a_value_beyond_its_limit_has_no_ratio() -> None:
     assert "0.000" not in line.replace(reason, "")
 
 
-def bad(ratio: float, speed: str, *, loss: str = PASS, bounds: Bounds | None = None) -> str:
-    """The line of a run that is FAIL by its bandwidth or by its loss."""
+def bad_run(ratio: float, speed: str, *, loss: str = PASS, bounds: Bounds | None = None) -> Result:
+    """A run that is FAIL by its bandwidth or by its loss."""
     reference = ReferenceValue(
         release="april",
         window="",
@@ -90,6 +90,7 @@ def bad(ratio: float, speed: str, *, loss: str = PASS, bounds: Bounds | None = N
         word=FAIL,
         reason="the reason",
         reference=reference,
+        ratio=ratio,
         pooled_ratio=ratio,
         metrics={
             "bw": MetricVerdict(word=speed, reason="", repeats=1),
@@ -98,8 +99,12 @@ def bad(ratio: float, speed: str, *, loss: str = PASS, bounds: Bounds | None = N
     )
     measured = {"bw": Measured(mean=400.0 * ratio, std=None, n=1, bounds=bounds)}
     metrics = Metrics(measured=measured, headline="bw")
-    run = Result(identity=named(1, "r1"), status=SUCCESS, metrics=metrics, verdict=verdict)
-    (line,) = remarkable([run])
+    return Result(identity=named(1, "r1"), status=SUCCESS, metrics=metrics, verdict=verdict)
+
+
+def bad(ratio: float, speed: str, *, loss: str = PASS) -> str:
+    """The line of such a run."""
+    (line,) = remarkable([bad_run(ratio, speed, loss=loss)])
     return line
 
 
@@ -111,7 +116,11 @@ def test_a_bad_run_has_its_ratio_unless_its_loss_alone_is_wrong() -> None:
 
 
 def test_a_ratio_is_on_its_side_of_the_limits_of_its_metric() -> None:
-    assert "0.89996" in bad(0.89996, FAIL, bounds=Bounds(fail_below=0.9, warn_below=0.94))
+    run = bad_run(0.89996, FAIL, bounds=Bounds(fail_below=0.9, warn_below=0.94))
+    (line,) = remarkable([run])
+    (row,) = table_of([run])[1]
+    assert "0.89996" in line
+    assert row["ratio"].rstrip("*") == "0.89996"
 
 
 def test_an_invalid_run_has_its_reason() -> None:

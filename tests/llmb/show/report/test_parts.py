@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import pytest
 
 from llmb.contract.job import Job
+from llmb.contract.metrics import Bounds
 from llmb.contract.record import RunRecord
 from llmb.core.node_lists import fold
 from llmb.judge.explain import Subject, explain
@@ -472,6 +473,30 @@ def test_a_speed_above_the_reference_and_below_its_limit_costs_nothing(
     report = with_verdicts(gather(empty_night), verdict_of("FAIL", 1.02, step_time="FAIL"))
     (entry,) = entries_of(report.runs)
     assert (entry.missing_gpus, entry.cost) == (0, "")
+
+
+def test_configurations_with_one_fault_are_one_item(empty_night: Night, gather: Gather) -> None:
+    for scale in (16, 32, 64):
+        empty_night.measured(2.7, "nemotron4_15b", "bf16", scale)
+    faults = ("loss", "loss", "peak_memory")
+    verdicts = [verdict_of("FAIL", 1.0, step_time="PASS", **{fault: "FAIL"}) for fault in faults]
+    report = with_verdicts(gather(empty_night), *verdicts)
+    assert sorted(item.total for item in items_of(report)) == [1, 2]
+
+
+def test_a_ratio_is_on_its_side_of_the_limits_of_its_metric(
+    empty_night: Night, gather: Gather
+) -> None:
+    empty_night.measured(2.7, "nemotron4_15b", "bf16", 16)
+    report = gather(empty_night)
+    (run,) = report.runs
+    metrics, reference = run.result.metrics, run.result.verdict.reference
+    bounds = Bounds(fail_below=0.9, warn_below=0.94)
+    measured = {name: replace(value, bounds=bounds) for name, value in metrics.measured.items()}
+    verdict = replace(verdict_of("FAIL", 0.89996, step_time="FAIL"), reference=reference)
+    result = replace(run.result, metrics=replace(metrics, measured=measured), verdict=verdict)
+    (entry,) = entries_of([replace(run, result=result)])
+    assert entry.ratio_text == "0.89996"
 
 
 def test_a_wrong_loss_of_a_fast_run_has_no_share_of_the_speed(

@@ -182,6 +182,14 @@ def test_a_workload_that_was_never_shown_has_an_unknown_state(
     assert (states[hidden.id].state, states[shown.id].state) == ("UNKNOWN", "RUNNING")
 
 
+def test_a_server_that_is_busy_shows_no_states(paper_site: Site, paper: ControlPlane) -> None:
+    paper.phases = ("Running",) * 9
+    runs = [paper_site.submit() for _ in range(2)]
+    paper.trouble(Trouble(path=f"/workloads/{runs[0].scheduler_id}", answer=503, times=99))
+    with pytest.raises(LlmbError, match="503"):
+        paper_site.cluster().poll(runs)
+
+
 def test_every_run_is_cancelled_though_run_ai_refuses_one(
     paper_site: Site, paper: ControlPlane, wording: Callable[..., None]
 ) -> None:

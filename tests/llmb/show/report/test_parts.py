@@ -18,6 +18,7 @@ from llmb.contract.record import RunRecord
 from llmb.core.node_lists import fold
 from llmb.judge.explain import Subject, explain
 from llmb.judge.value import BAD, SUSPICIOUS
+from llmb.measure.facts import VerdictCause
 from llmb.measure.result import MetricVerdict, Verdict
 from llmb.show.report.conditions import conditions_of, shown_variables
 from llmb.show.report.entries import ReportEntry, entries_of, families_of
@@ -473,6 +474,15 @@ def test_a_speed_above_the_reference_and_below_its_limit_costs_nothing(
     report = with_verdicts(gather(empty_night), verdict_of("FAIL", 1.02, step_time="FAIL"))
     (entry,) = entries_of(report.runs)
     assert (entry.missing_gpus, entry.cost) == (0, "")
+
+
+def test_an_item_names_fault_and_cause(empty_night: Night, gather: Gather) -> None:
+    empty_night.measured(2.7, "nemotron4_15b", "bf16", 16)
+    cause = VerdictCause(condition="", value="", usual="", runs=(), text="its clock")
+    verdict = verdict_of("FAIL", 0.9, step_time="FAIL", loss="FAIL")
+    (item,) = items_of(with_verdicts(gather(empty_night), replace(verdict, causes=(cause,))))
+    assert "he loss" in item.why
+    assert "its clock" in item.why
 
 
 def test_configurations_with_one_fault_are_one_item(empty_night: Night, gather: Gather) -> None:

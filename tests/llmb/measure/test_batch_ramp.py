@@ -10,7 +10,7 @@ from llmb.builtin.plugins import builtin_plugins
 from llmb.contract.log_settings import LogSettings
 from llmb.contract.samples import Samples, Step
 from llmb.contract.settings import Settings
-from llmb.contract.window import Window, batches_in
+from llmb.contract.window import Window, batches_in, measure
 from llmb.judge.judge import judge
 from llmb.judge.value import INVALID
 from llmb.measure.log_reader import read_log, read_on
@@ -203,3 +203,10 @@ def test_batches_in_a_window() -> None:
     windows = [Window(0, 4), Window(5, 9), Window(4, 5), Window(0, 19), Window(12, 19)]
     expected = [(8,), (16,), (8, 16), (8, 16, 32), (32,)]
     assert [batches_in(samples, window) for window in windows] == expected
+
+
+def test_rates_that_are_rounded_to_0_have_their_arithmetic_mean() -> None:
+    rates = (0.0, 0.1)
+    steps = (Step(iteration=n, step_time=1.0, tflops=rate) for n, rate in enumerate(rates))
+    measured = measure(Samples(steps=tuple(steps)), Window(0, 1))
+    assert measured["tflops_per_gpu"].mean == pytest.approx(0.05)

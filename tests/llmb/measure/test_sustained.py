@@ -403,3 +403,9 @@ def test_a_training_that_continues_from_steps_without_times_has_none() -> None:
     resumed = (Step(iteration=0, step_time=float("nan")),)
     samples = training([2.0] * FEWEST_STEPS)
     assert sustained_of(replace(samples, resumed=resumed), None, (), ()) is None
+
+
+@pytest.mark.parametrize("drift", [1e-5, -1e-5])
+def test_a_drift_of_less_than_is_shown_has_no_direction(drift: float) -> None:
+    known = replace(held_out([2.0] * 200), drift=drift, drift_interval=(drift, drift))
+    assert not {"slower", "faster"} & {*judge(known).reason.split()}

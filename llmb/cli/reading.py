@@ -90,11 +90,14 @@ def result_of(
         window is None
         and stored is not None
         and is_current(context, run, state, peak_tflops, stored)
+        and (
+            # a plugin that reads logs itself would read this one again, only to say how
+            stored.log_reader.spec.samples is not None
+            or stored.log_reader == _reader(context, run, stored)[0]
+            or stored.is_log_gone(run)
+        )
     ):
-        # a plugin that reads logs itself would read this one again, only to say how
-        is_read = stored.log_reader.spec.samples is not None or stored.is_log_gone(run)
-        if is_read or stored.log_reader == _reader(context, run, stored)[0]:
-            return stored.result_of(run)
+        return stored.result_of(run)
     log = find_logs.log_of(run)
     # before the log is read: a line that comes meanwhile makes the summary outdated
     stamps = summary.stamps_of(run, log, state) if window is None else None

@@ -25,6 +25,8 @@ class Window(NamedTuple):
 
     def of(self, steps: int, first: int = 0) -> Window:
         """Return the window without negative iterations, of ``steps`` steps from ``first``."""
+        if self.first >= 0 <= self.last:  # of thousands of runs
+            return self
         return Window(*(number + steps + first if number < 0 else number for number in self))
 
     def __str__(self) -> str:

@@ -222,9 +222,11 @@ def _judged(
     repeats.
     """
     verdict = with_metrics(result, verdict, verdicts)
-    reasons = [verdict.reason, far if verdict.word == INCONCLUSIVE else None]
+    notes = [far] if far and verdict.word == INCONCLUSIVE else []
     if verdict.reference is not None and not verdict.same_window:
         measured = window_in_words(result.metrics.window)
         published = window_in_words(parse_window(verdict.reference.window))
-        reasons.append(f"measured over {measured}, the published figure over {published}")
-    return replace(verdict, reason="; ".join(filter(None, reasons)))
+        notes.append(f"measured over {measured}, the published figure over {published}")
+    if not notes:
+        return verdict
+    return replace(verdict, reason="; ".join(filter(None, [verdict.reason, *notes])))

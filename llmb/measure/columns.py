@@ -167,8 +167,7 @@ def metrics_in_json(
     measured: Mapping[str, metrics.Measured], verdicts: Mapping[str, MetricVerdict]
 ) -> dict[str, Any]:
     """Return each metric as data, with its verdict; null if it has none."""
-    known = verdicts_in_json(verdicts)
-    nothing = dict.fromkeys(METRIC_VERDICT)
+    known, nothing = verdicts_in_json(verdicts), dict.fromkeys(METRIC_VERDICT)
     return {
         name: typed.json_data(value) | known.get(name, nothing) for name, value in measured.items()
     }

@@ -131,12 +131,16 @@ def _differing_settings(results: Iterable[Result]) -> list[str]:
     """Return the settings of each result that not all of its experiment share, such as --ab's."""
     identities = [result.identity for result in results]
     keys = [
-        (one.experiment, None if one.configuration is None else one.configuration.key)
-        for one in identities
+        (
+            identity.experiment,
+            None if identity.configuration is None else identity.configuration.key,
+        )
+        for identity in identities
     ]
     distinct = dict(zip(keys, identities, strict=True))
     titled = [
-        (one.experiment, settings_of(one.configuration, window=None)) for one in distinct.values()
+        (identity.experiment, settings_of(identity.configuration, window=None))
+        for identity in distinct.values()
     ]
     notes = dict(zip(distinct, distinguishing(titled), strict=True))
     return [notes[key] for key in keys]

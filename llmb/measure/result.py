@@ -186,8 +186,10 @@ class Verdict:
     @property
     def faults(self) -> tuple[str, ...]:
         """The reasons of bad verdicts on loss and memory: no ratio of the speed shows them."""
-        judged = (self.metrics.get(name) for name in (LOSS, PEAK_MEMORY))
-        return tuple(one.reason for one in judged if one is not None and one.word != "PASS")
+        verdicts = (self.metrics.get(name) for name in (LOSS, PEAK_MEMORY))
+        return tuple(
+            verdict.reason for verdict in verdicts if verdict is not None and verdict.word != "PASS"
+        )
 
     @property
     def why(self) -> tuple[str, ...]:

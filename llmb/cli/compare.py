@@ -301,8 +301,10 @@ def _compare(
             chosen = compare.without_accepted(chosen, base.results, base.called)
         return _against(chosen, base.results, base.called)
     side = find_side(context, request.theirs, request.choice)
-    reference_results = compare.without_compared(side.results, ours.results, side.name)
-    return _against(ours.results, reference_results, side.name)
+    reference_results = compare.without_runs_of(ours.results, side.results)
+    if side.results and not reference_results:
+        say(f"warning: {side.name} has no other runs than A: they are compared with themselves")
+    return _against(ours.results, reference_results or side.results, side.name)
 
 
 def _against(

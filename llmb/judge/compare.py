@@ -282,7 +282,7 @@ def without_accepted(
 
     A run is not compared with itself. Raises UsageError if all of them are accepted.
     """
-    later = _without_runs_of(accepted, results)
+    later = without_runs_of(accepted, results)
     if results and not later:
         runs = f"all {len(results)} runs are" if len(results) > 1 else "the run is"
         raise UsageError(
@@ -294,25 +294,7 @@ def without_accepted(
     return later
 
 
-def without_compared(
-    reference_results: Sequence[Result], compared: Iterable[Result], name: str
-) -> list[Result]:
-    """Return the runs of the reference ``name`` that are not ``compared`` with it.
-
-    Raises UsageError if all of them are.
-    """
-    others = _without_runs_of(compared, reference_results)
-    if reference_results and not others:
-        raise UsageError(
-            f"nothing to compare with: A has all runs of {name}",
-            hint="llmb-run compare A OTHER",
-            code="side-same-runs",
-            value=name,
-        )
-    return others
-
-
-def _without_runs_of(omitted: Iterable[Result], results: Iterable[Result]) -> list[Result]:
+def without_runs_of(omitted: Iterable[Result], results: Iterable[Result]) -> list[Result]:
     """Return the ``results`` of other runs than ``omitted``; those without an id all remain."""
     omitted_runs = {result.identity.run for result in omitted} - {None}
     return [result for result in results if result.identity.run not in omitted_runs]

@@ -8,7 +8,7 @@ import pytest
 
 from llmb.contract.window import Window
 from llmb.errors import UsageError
-from llmb.judge.compare import without_accepted, without_compared
+from llmb.judge.compare import without_accepted
 from llmb.judge.export import accept_baseline, baselines, outcome_of, read_baseline
 from llmb.judge.value import FAIL, INCONCLUSIVE, INVALID, NO_REFERENCE, PASS, WARN
 from llmb.measure.result import SUCCESS, Result
@@ -74,7 +74,6 @@ def test_a_run_of_the_baseline_is_not_compared_with_itself(result: Result) -> No
     unnamed = replace(result, identity=replace(result.identity, run=None))
     assert without_accepted([unnamed, new], [unnamed], "baseline april") == [unnamed, new]
     assert without_accepted([], [result], "baseline april") == []
-    assert without_compared([], [result], "e") == []
     with pytest.raises(UsageError) as raised:
         without_accepted([result], [result], "baseline april")
     assert raised.value.code == "baseline-same-runs"

@@ -302,7 +302,7 @@ def _compare(
         return _against(chosen, base.results, base.called)
     side = find_side(context, request.theirs, request.choice)
     reference_results = compare.without_runs_of(ours.results, side.results)
-    if side.results and not reference_results:
+    if not reference_results:
         say(f"warning: {side.name} has no other runs than A: they are compared with themselves")
     return _against(ours.results, reference_results or side.results, side.name)
 

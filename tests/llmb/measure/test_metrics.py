@@ -249,3 +249,13 @@ def test_all_metrics_of_training_are_there(tmp_path: Path, workloads: dict[str, 
     assert metrics.measured["tokens_per_second_per_gpu"].mean == pytest.approx(
         388361.5 / 64, abs=0.1
     )
+
+
+@pytest.mark.parametrize(
+    ("window", "counted"),
+    [((11, 44), (11, 44)), ((11, -1), (11, 50)), ((-10, 44), (41, 44)), ((-1, -1), (50, 50))],
+)
+def test_negative_ends_of_a_window_count_from_the_last_of_50_steps(
+    window: tuple[int, int], counted: tuple[int, int]
+) -> None:
+    assert Window(*window).of(50, first=1) == counted  # numbered from 1

@@ -516,6 +516,16 @@ def test_a_baseline_is_not_replaced_unasked(install: HandMade, run: Run, wording
     wording("compare", run("compare", "--baseline", "goood").stderr)
 
 
+def test_a_run_far_from_its_repeats_is_no_remark_of_a_clear_verdict(
+    install: HandMade, run: Run
+) -> None:
+    for number, seconds in enumerate((55.0, 55.2, 110.0), start=1):  # 2.746 s are published
+        install.measured(f"a{number}", seconds)
+    results = json.loads(run("results", "--format", "json").stdout)["results"]
+    assert {result["verdict"] for result in results} == {"FAIL"}
+    assert not any("widens" in result["verdict_reason"] for result in results)
+
+
 def test_a_run_far_from_its_repeats_is_named(install: HandMade, run: Run) -> None:
     for number, seconds in enumerate((2.75, 2.76, 5.5, 2.74), start=1):
         install.measured(f"a{number}", seconds)

@@ -174,7 +174,7 @@ def test_hints_name_only_what_the_case_takes(
         wording("single", done.stderr)
 
 
-def megatron_log(length: int | None, first: int = 1) -> str:
+def megatron_log(length: int | None, first: int = 1, every: int = 1) -> str:
     """A log of Megatron-LM. It begins with all arguments, in two columns (``print_args``)."""
     arguments = {"decoder_seq_length": None, "seq_length": length, "world_size": 8}
     dump = "".join(
@@ -186,7 +186,7 @@ def megatron_log(length: int | None, first: int = 1) -> str:
         f" iteration {step:8}/      50 | consumed samples: {128 * step:12} | elapsed time per"
         " iteration (ms): 8000.0 | learning rate: 3.0E-04 | global batch size:   128 | lm loss:"
         " 1.19E+01 | number of skipped iterations:   0 |\n"
-        for step in range(first, 51)
+        for step in range(first, 51, every)
     )
     return f"using world size: 8, data-parallel size: 8\n{dump}{''.join(steps)}"
 
@@ -224,3 +224,15 @@ def test_a_log_without_the_window_names_the_steps_that_it_has(
     assert row["time_mean_seconds"] == 8
     (row,) = rows(llmb_here(*case, "--window", "40-60", "--format", "json"))
     assert "it has 31 to 50" in row["reason"]
+    path.write_text(megatron_log(8192, first=40, every=5))  # the mean of five steps in each line
+    (row,) = rows(llmb_here(*case, "--window", "11-44", "--format", "json"))
+    assert "it has 36 to 50" in row["reason"]
+
+
+def test_a_misspelt_sequence_is_suggested(tmp_path: Path, llmb_here: Run) -> None:
+    path = tmp_path / "log-x.out"
+    path.write_text(megatron_log(None))
+    case = ("parse", path, "-w", "llama3.1_8b", "--dtype", "bf16", "--gpu-type", "h100")
+    done = llmb_here(*case, "--set", "seq_lenght=4096")
+    assert done.returncode == 2
+    assert "did you mean 'seq_length'?" in done.stderr

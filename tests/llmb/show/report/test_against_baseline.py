@@ -255,6 +255,8 @@ def test_results_without_a_verdict_name_the_baseline_that_has_them(
     assert (advice in second, compare in second) == (False, True)
     assert second.endswith("--baseline april\n")
     assert compare not in here("results", "--format", "csv").stderr
+    empty_night.measured(2.75, "nemotron4_15b", "bf16", 16)  # which has a published figure
+    assert compare not in here("results", "--session", "all").stderr
     empty_night.later(DAY)
     empty_night.measured(3.0, "nemotron4_15b", "fp8", 96)  # which it does not have
     assert advice in here("results").stderr

@@ -129,3 +129,14 @@ def test_a_run_that_cannot_be_cancelled_has_the_reason_of_the_poll_or_else_the_r
 )
 def test_a_zero_that_says_nothing(state: str, code: int | None, text: str) -> None:
     assert _exit_code(JobState(state=state, exit_code=code)) == text
+
+
+def test_an_error_of_the_cluster_on_known_jobs_is_raised(
+    install: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = install.run("runs0001", install.job("nemotron4_15b", "bf16", 16), None, RUNNING)
+    run = replace(made, scheduler_id="7")
+    record.save(run)
+    monkeypatch.setattr(follow, "poll", lambda cluster, runs: {run.id: JobState(state=RUNNING)})
+    with pytest.raises(LlmbError, match="Invalid job id"):
+        follow.cancel(Cancels(), [run])  # type: ignore[arg-type]

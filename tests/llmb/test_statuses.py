@@ -169,6 +169,11 @@ def test_a_user_of_anothers_installation_is_not_sent_to_its_baselines(install: H
         install.measured(run, 2.75, scale=24)
     own = without_privileges("results", "--install", install.folder)
     assert "llmb-run baseline accept" in own.stderr
+    (install.folder / ".llmb").mkdir(exist_ok=True)
+    (install.folder / ".llmb").chmod(0o500)
+    done = without_privileges("baseline", "accept", "mine", "a1", "--install", install.folder)
+    assert "cannot be written" in done.stderr
+    assert "another user's" not in done.stderr  # their own
     for path in (install.folder, *install.folder.rglob("*")):
         os.chown(path, OTHER, OTHER)
         path.chmod(0o755 if path.is_dir() else 0o644)
@@ -180,6 +185,8 @@ def test_a_user_of_anothers_installation_is_not_sent_to_its_baselines(install: H
     assert "another user's" in done.stderr
     assert "Permission denied" in done.stderr
     assert "--format json > FILE" in done.stderr
+    done = without_privileges("baseline", "accept", "a/b", "a1", "--install", install.folder)
+    assert (done.returncode, "another user's" in done.stderr) == (2, False)
     kept = without_privileges("results", "a1", "--format", "json", "--install", install.folder)
     file = install.folder.parent / "kept.json"
     file.write_text(kept.stdout)
